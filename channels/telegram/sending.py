@@ -13,7 +13,7 @@ from channels.telegram.errors import Forbidden
 from channels.telegram.markdown import to_html, to_rich, visible
 from gateway.domain.channels.channel import Outgoing, OutgoingFile, SendFailed
 from gateway.domain.channels.platform import PlatformError, Refused, send_error
-from gateway.domain.text.direction import is_right_to_left
+from gateway.domain.text.markdown import is_right_to_left
 from gateway.domain.text.splitting import utf16_len
 
 MAX_CAPTION = 1024

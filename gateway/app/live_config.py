@@ -8,7 +8,7 @@ from typing import Self
 
 from gateway.agent.limits import Limits
 from gateway.background.cpu.embedding import LocalEmbedder
-from gateway.background.cpu.transcription import Transcribe
+from gateway.background.cpu.extraction import Transcribe
 from gateway.background.jobs import Speech
 from gateway.config.channels import enabled_channels
 from gateway.config.environment import Environment
@@ -22,8 +22,7 @@ from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.llm.auto import connected_models
 from gateway.llm.client import Description, ModelClient, build_client
 from gateway.llm.embedding.remote import RemoteEmbedder
-from gateway.llm.refusals import Refusals
-from gateway.llm.vendors import cheap_model_beside, default_model, is_enabled
+from gateway.llm.vendors import Refusals, cheap_model_beside, default_model, is_enabled
 from gateway.store.connection.pool import Database
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.work import steps

@@ -3,7 +3,7 @@
 from gateway.commands import Command, CommandContext, CommandReply, decided, end_session
 from gateway.domain.people.credentials import CodeRefusal, new_code, parse_code
 from gateway.store.delivery import addresses
-from gateway.store.people import accounts, links
+from gateway.store.people import accounts
 from gateway.store.transcript import sessions
 
 OFFER = (
@@ -23,7 +23,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     match ctx.argument.split(maxsplit=1):
         case []:
             code = new_code()
-            await links.offer(ctx.tx, ctx.at, code)
+            await accounts.offer(ctx.tx, ctx.at, code)
             return CommandReply(OFFER.format(code=code))
         case ["off"]:
             return await _part(ctx)
@@ -36,7 +36,7 @@ async def run(ctx: CommandContext) -> CommandReply:
 
 
 async def _join(ctx: CommandContext, typed: str) -> CommandReply:
-    link = await links.redeem(ctx.tx, f"principal {ctx.at.principal_id}", parse_code(typed) or "")
+    link = await accounts.redeem(ctx.tx, f"principal {ctx.at.principal_id}", parse_code(typed) or "")
     if isinstance(link, CodeRefusal):
         return CommandReply(link)
     if link.principal_id != ctx.at.principal_id:

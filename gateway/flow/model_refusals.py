@@ -8,8 +8,7 @@ import structlog
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.time import Clock
 from gateway.llm.local_servers import MORE_CONTEXT
-from gateway.llm.refusals import ASKED_AGAIN_AFTER, CONTEXT, IMAGES, THINKING, Refusal, Refusals
-from gateway.llm.vendors import split_model
+from gateway.llm.vendors import ASKED_AGAIN_AFTER, CONTEXT, IMAGES, THINKING, Refusal, Refusals, split_model
 from gateway.store.connection.pool import Database
 from gateway.store.work import model_refusals
 

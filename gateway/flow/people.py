@@ -22,8 +22,8 @@ from gateway.domain.people.credentials import CodeRefusal, new_code
 from gateway.domain.principals import Label, Principal, Role
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses
-from gateway.store.people import accounts, links, pairings, principals
-from gateway.store.people.links import AccountClaim
+from gateway.store.people import accounts, pairings, principals
+from gateway.store.people.accounts import AccountClaim
 from gateway.store.people.pairings import PairingRow
 from gateway.store.people.principals import PrincipalRow
 from gateway.store.transcript import sessions
@@ -163,7 +163,7 @@ class Pairing:
         """The accounts that claim to be the owner's."""
         async with self._database.connection() as conn:
             owner = await principals.owner(conn)
-            return await links.claims(conn, owner.id) if owner else []
+            return await accounts.claims(conn, owner.id) if owner else []
 
     async def offer(self) -> str:
         """Make a code that links an account of the owner's, valid for ten minutes; the previous one expires."""
@@ -176,7 +176,7 @@ class Pairing:
             if at is None:
                 session = await sessions.start(tx, owner.id, Label.OWNER)
                 at = await addresses.place(tx, OWNER_PAGE, owner.id, session)
-            await links.offer(tx, at, code)
+            await accounts.offer(tx, at, code)
 
         await self._database.run(work)
         return code
@@ -185,7 +185,7 @@ class Pairing:
         """The link code that is valid now."""
         async with self._database.connection() as conn:
             at = await addresses.find(conn, OWNER_PAGE)
-            return await links.offered(conn, at.id) if at else None
+            return await accounts.offered(conn, at.id) if at else None
 
     async def accounts(self) -> list[PrincipalRow]:
         """The owner and the members with several accounts."""

@@ -14,10 +14,9 @@ import gateway
 from gateway.domain.json import Json
 from gateway.ingest import ocr
 from gateway.ingest.archive import read_zip
-from gateway.ingest.documents import read_odf, read_pptx, read_rtf
+from gateway.ingest.documents import read_docx, read_odf, read_pptx, read_rtf
 from gateway.ingest.mail import read_mail, read_mbox, read_msg
-from gateway.ingest.office.sheets import read_xls, read_xlsb, read_xlsx
-from gateway.ingest.office.word import read_docx
+from gateway.ingest.ocr import read_image
 from gateway.ingest.output import (
     MAX_MEMORY_BYTES,
     MAX_OUTPUT_BYTES,
@@ -29,7 +28,7 @@ from gateway.ingest.output import (
     clean,
 )
 from gateway.ingest.pdf import read_pdf
-from gateway.ingest.picture import read_image
+from gateway.ingest.sheets import read_xls, read_xlsb, read_xlsx
 from gateway.ingest.sniff import IPYNB, ODF, OFFICE, XLSB, FileType, sniff
 from gateway.ingest.text import read_epub, read_notebook, read_page, read_svg, read_text
 from gateway.sandbox.child import Jail, run_in_jail

@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from gateway.ingest.encoding import decode
 from gateway.ingest.output import FileKind
@@ -98,8 +98,8 @@ def sniff(source: Path, name: str, mime: str) -> FileType:
     for magic, kind, found in _MAGIC:
         if re.match(magic, head, re.DOTALL):
             return FileType(kind, found)
-    if heard := recording(source, head):
-        return FileType(*heard)
+    if heard := _recording(source, head):
+        return heard
     text = decode(head)
     if text is None:
         return UNKNOWN
@@ -152,13 +152,6 @@ def _text(text: str, extension: str) -> FileType:
 MAX_MOOV_BYTES = 2 * 1024**2
 
 
-class Recording(NamedTuple):
-    """A kind and its MIME type."""
-
-    kind: Literal["audio", "video"]
-    mime: str
-
-
 _AUDIO: tuple[tuple[bytes, str], ...] = (
     (rb"RIFF....WAVE|RF64....WAVE", "audio/wav"),
     (rb"fLaC", "audio/flac"),
@@ -174,29 +167,29 @@ _ASF = b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"
 _ASF_VIDEO = b"\xc0\xef\x19\xbc\x4d\x5b\xcf\x11"
 
 
-def recording(source: Path, head: bytes) -> Recording | None:
+def _recording(source: Path, head: bytes) -> FileType | None:
     """The kind of recording; None if it is none. `head` is its beginning."""
     if head[4:8] == b"ftyp":
         return _movie(source, head[8:12])
     if head.startswith(b"OggS"):
         film = b"\x80theora" in head[:512]
-        return Recording("video", "video/ogg") if film else Recording("audio", "audio/ogg")
+        return FileType("video", "video/ogg") if film else FileType("audio", "audio/ogg")
     if head.startswith(b"\x1aE\xdf\xa3"):
         film = b"V_" in head or b"A_" not in head
-        return Recording("video", "video/webm") if film else Recording("audio", "audio/webm")
+        return FileType("video", "video/webm") if film else FileType("audio", "audio/webm")
     if head.startswith(_ASF):
         film = _ASF_VIDEO in head
-        return Recording("video", "video/x-ms-wmv") if film else Recording("audio", "audio/x-ms-wma")
+        return FileType("video", "video/x-ms-wmv") if film else FileType("audio", "audio/x-ms-wma")
     found = (mime for magic, mime in _AUDIO if re.match(magic, head, re.DOTALL))
-    return next((Recording("audio", mime) for mime in found), None)
+    return next((FileType("audio", mime) for mime in found), None)
 
 
-def _movie(source: Path, brand: bytes) -> Recording:
+def _movie(source: Path, brand: bytes) -> FileType:
     """ISO 14496-12: the handlers in `moov` name the kinds of the tracks; a brand says nothing certain."""
     moov = _moov(source)
     film = b"vide" in moov if moov else not brand.startswith((b"M4A", b"M4B"))
-    kind: Literal["audio", "video"] = "video" if film else "audio"
-    return Recording(kind, f"{kind}/3gpp" if brand.startswith(b"3g") else f"{kind}/mp4")
+    kind: FileKind = "video" if film else "audio"
+    return FileType(kind, f"{kind}/3gpp" if brand.startswith(b"3g") else f"{kind}/mp4")
 
 
 def _moov(source: Path) -> bytes:

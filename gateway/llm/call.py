@@ -4,10 +4,11 @@ One attempt ends with a usable answer or a `ModelError`; models without vision g
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import TypeAlias
 
 import structlog
 from tenacity import AsyncRetrying, RetryCallState, wait_chain, wait_fixed
@@ -39,10 +40,12 @@ from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.protocol.wire import texts_of
 from gateway.llm.protocol.written_calls import unreadable_call, written_call
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ProviderReply, Providers, ThinkingEnded
-from gateway.llm.refusals import IMAGES
-from gateway.llm.vendors import split_model, vendor
+from gateway.llm.vendors import IMAGES, split_model, vendor
 
 log = structlog.get_logger(__name__)
+
+
+AttemptRule: TypeAlias = Callable[[RetryCallState], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,11 @@ class RetryPolicy:
     delays: tuple[float, ...] = (5.0, 10.0, 10.0)
     max_silence: float = 120.0
     max_wait: float = 300.0
+
+    def retrying(self, clock: Clock, retry: AttemptRule, stop: AttemptRule) -> AsyncRetrying:
+        """Attempts with these pauses between them; the last failure is raised."""
+        pauses = wait_chain(*map(wait_fixed, self.delays))
+        return AsyncRetrying(retry=retry, stop=stop, wait=pauses, sleep=clock.sleep, reraise=True)
 
 
 USUAL_POLICY = RetryPolicy()
@@ -130,13 +138,7 @@ class ModelCall:
 
     async def _retried(self, model: str) -> AsyncGenerator[ModelEvent, None]:
         """One model, retried after each delay while its failures look transient."""
-        retrying = AsyncRetrying(
-            retry=_transient,
-            stop=self._exhausted,
-            wait=wait_chain(*map(wait_fixed, self.services.retry_policy.delays)),
-            sleep=self.services.clock.sleep,
-            reraise=True,
-        )
+        retrying = self.services.retry_policy.retrying(self.services.clock, _transient, self._exhausted)
         async for attempt in retrying:
             with attempt:
                 async with aclosing(self._attempt(model)) as events:

@@ -24,10 +24,9 @@ from gateway.llm.call import USUAL_POLICY, CallServices, ModelCall, RetryPolicy
 from gateway.llm.errors import Cooldowns, Cooling, ErrorKind, ModelError, scrub
 from gateway.llm.local_servers import ANSWER_SHARE, LocalModel, look_up, served_models
 from gateway.llm.prices import Prices, estimate_prompt
-from gateway.llm.protocol.thinking_levels import thinking_budget
+from gateway.llm.protocol.wire import thinking_budget
 from gateway.llm.provider import Providers, Speaker, Transcriber, VectorProvider
-from gateway.llm.refusals import Refusals
-from gateway.llm.vendors import LOCAL_SERVERS, endpoint_of, is_enabled, split_model
+from gateway.llm.vendors import LOCAL_SERVERS, Refusals, endpoint_of, is_enabled, split_model
 
 _SPEAKER = "openai/gpt-4o-mini-tts"
 _LONGEST_WAIT_S = 30.0
@@ -103,15 +102,9 @@ class ModelClient:
 
     def describe(self) -> Description:
         """The current state, for people."""
-        cooldowns = self._services.cooldowns
-        return Description(
-            cooldowns.order(self._chain)[0],
-            self._why,
-            self._chain,
-            cooldowns.current(),
-            self._services.params.thinking,
-            offered=self._offered,
-        )
+        cooldowns, thinking = self._services.cooldowns, self._services.params.thinking
+        first, current = cooldowns.order(self._chain)[0], cooldowns.current()
+        return Description(first, self._why, self._chain, current, thinking, offered=self._offered)
 
     def prompt_budget(self) -> int:
         """The most tokens a prompt may have for every model of the chain to accept it and still answer."""

@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import astuple, replace
+from operator import add
 from typing import TypeAlias
 
 from gateway.domain.conversation.model import AssistantMessage, Prompt, TextDelta, ThinkingDelta, Usage, UserMessage
@@ -73,10 +74,4 @@ async def _rest(ask: Ask, prompt: Prompt, first: ProviderReply) -> AsyncGenerato
 def _both(one: Usage | None, other: Usage | None) -> Usage | None:
     if one is None or other is None:
         return None
-    return Usage(
-        one.input_tokens + other.input_tokens,
-        one.output_tokens + other.output_tokens,
-        one.cached_tokens + other.cached_tokens,
-        one.cost_usd + other.cost_usd,
-        one.thinking_tokens + other.thinking_tokens,
-    )
+    return Usage(*map(add, astuple(one), astuple(other)))

@@ -4,12 +4,11 @@ The table is 3 MB of JSON for thousands of models; only the requested entries ar
 
 import json
 import mmap
-from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import assert_never
 
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel, Field
 
 from gateway.domain.conversation.model import (
     AssistantMessage,
@@ -30,38 +29,20 @@ _FILE = "model_prices_and_context_window_backup.json"
 _DEFAULT_WINDOW = 128_000
 
 
-class _Entry(BaseModel):
-    max_input_tokens: int | None = None
-    max_output_tokens: int | None = None
-    max_tokens: int | None = None
-    input_cost_per_token: float | None = None
-    output_cost_per_token: float | None = None
-    cache_read_input_token_cost: float | None = None
-    supports_vision: bool | None = None
-    input_cost_per_character: float | None = None
-    input_cost_per_second: float | None = None
+class Price(BaseModel, frozen=True):
+    """A model's entry: its limits in tokens (0, None: unknown), and USD per token, character spoken or second heard.
 
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """One model: its limits in tokens (`output` None: unknown), and USD per token, character spoken or second heard.
-
-    `vision`: whether it takes images; None: unknown.
+    `vision`: whether it takes images; None: unknown. `per_cached` is None where a cached token costs like another.
     """
 
-    window: int
-    output: int | None = None
-    per_input: float = 0.0
-    per_output: float = 0.0
-    per_cached: float = 0.0
-    vision: bool | None = None
-    per_character: float = 0.0
-    per_second: float = 0.0
-
-    @property
-    def known(self) -> bool:
-        """Whether the model has a price."""
-        return bool(self.per_input or self.per_output)
+    window: int = Field(0, validation_alias=AliasChoices("max_input_tokens", "max_tokens"))
+    output: int | None = Field(None, validation_alias="max_output_tokens")
+    per_input: float = Field(0.0, validation_alias="input_cost_per_token")
+    per_output: float = Field(0.0, validation_alias="output_cost_per_token")
+    per_cached: float | None = Field(None, validation_alias="cache_read_input_token_cost")
+    vision: bool | None = Field(None, validation_alias="supports_vision")
+    per_character: float = Field(0.0, validation_alias="input_cost_per_character")
+    per_second: float = Field(0.0, validation_alias="input_cost_per_second")
 
 
 class Prices:
@@ -84,15 +65,15 @@ class Prices:
     def learn(self, model: str, found: LocalModel) -> None:
         """Take the limits of a model from its own server; an answer may take a quarter of the context."""
         vision = self.of(model).vision if found.vision is None else found.vision
-        self._known[model] = replace(
-            self.of(model), window=found.window, output=found.window // ANSWER_SHARE, vision=vision
-        )
+        limits = {"window": found.window, "output": found.window // ANSWER_SHARE, "vision": vision}
+        self._known[model] = self.of(model).model_copy(update=limits)
 
     def cost(self, model: str, usage: Usage) -> float:
         """The cost of one call in USD; cached tokens are part of the input tokens."""
         price = self.of(model)
         fresh = max(0, usage.input_tokens - usage.cached_tokens)
-        read = fresh * price.per_input + usage.cached_tokens * price.per_cached
+        per_cached = price.per_input if price.per_cached is None else price.per_cached
+        read = fresh * price.per_input + usage.cached_tokens * per_cached
         return read + usage.output_tokens * price.per_output
 
     def speech(self, model: str, text: str) -> float:
@@ -108,19 +89,19 @@ class Prices:
         """The most that an answer of up to `longest` tokens to a prompt of so many may cost."""
         price = self.of(model)
         longest = min(longest, price.output or longest)
-        if not price.known:
+        if not (price.per_input or price.per_output):
             return Highest(tokens=tokens + longest)
         return Highest(usd=tokens * price.per_input + longest * price.per_output)
 
     def _look_up(self, model: str) -> Price:
+        found = None
+        if table := self._table or table_path():
+            with table.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+                found = next((entry for name in table_keys(model) if (entry := _find(text, name))), None)
+        if found and found.window:
+            return found
         is_local = Endpoint(vendor(split_model(model)[0])).is_local
-        default = Price(LOCAL_WINDOW if is_local else _DEFAULT_WINDOW)
-        table = self._table or table_path()
-        if table is None:
-            return default
-        with table.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            found = next((entry for name in table_keys(model) if (entry := _find(text, name))), None)
-        return _price(found, default) if found else default
+        return (found or Price()).model_copy(update={"window": LOCAL_WINDOW if is_local else _DEFAULT_WINDOW})
 
 
 def table_path() -> Path | None:
@@ -138,28 +119,13 @@ def table_keys(model: str) -> list[str]:
     return [model, name] if prefix in {"openai", "anthropic"} else [model]
 
 
-def _find(text: mmap.mmap, name: str) -> _Entry | None:
+def _find(text: mmap.mmap, name: str) -> Price | None:
     start = text.find(f"\n    {json.dumps(name)}: {{".encode())
     end = text.find(b"\n    }", start)
     if start < 0 or end < 0:
         return None
     body = text[text.find(b"{", start) : end + len(b"\n    }")]
-    return _Entry.model_validate_json(body)
-
-
-def _price(entry: _Entry, default: Price) -> Price:
-    per_input = entry.input_cost_per_token or 0.0
-    cached = entry.cache_read_input_token_cost
-    return Price(
-        window=entry.max_input_tokens or entry.max_tokens or default.window,
-        output=entry.max_output_tokens,
-        per_input=per_input,
-        per_output=entry.output_cost_per_token or 0.0,
-        per_cached=per_input if cached is None else cached,
-        vision=entry.supports_vision,
-        per_character=entry.input_cost_per_character or 0.0,
-        per_second=entry.input_cost_per_second or 0.0,
-    )
+    return Price.model_validate({name: told for name, told in json.loads(body).items() if told is not None})
 
 
 _PER_MESSAGE = 4

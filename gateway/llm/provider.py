@@ -11,8 +11,7 @@ from pydantic import AliasChoices, BaseModel, Field
 from gateway.domain.conversation.model import Prompt, ProviderFields, TextDelta, ThinkingDelta, ToolCall, Usage
 from gateway.domain.settings import CallParams, ProviderSettings
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.refusals import Refusals
-from gateway.llm.vendors import Endpoint, endpoint_of, is_enabled, split_model
+from gateway.llm.vendors import Endpoint, Refusals, endpoint_of, is_enabled, split_model
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,11 +149,9 @@ async def lacks_rows(db: Database, schema: int, *, unless: str | None) -> bool:
         if await connection.fetchval("select to_regclass('supaclaw.meta')") is None:
             return True
         archive = await connection.fetchval("select value ->> 'archive' from supaclaw.meta where key = 'restored'")
-        fits = await connection.fetchval(
-            """select not exists (select from supaclaw.principals)
-                 and (select max(number) from supaclaw.migrations) <= $1""",
-            schema,
-        )
+        sql = """select not exists (select from supaclaw.principals)
+                   and (select max(number) from supaclaw.migrations) <= $1"""
+        fits = await connection.fetchval(sql, schema)
     if archive is not None and archive == unless:
         return False
     if not fits:
@@ -170,11 +168,8 @@ async def load(db: Database, files: Mapping[Table, Path], counters: Mapping[str,
         for name, last in counters.items():
             await connection.execute("select setval(format('supaclaw.%I', $1::text), $2::bigint)", name, last)
         await connection.execute(_LET_GO, timeout=LONGEST)
-        await connection.execute(
-            "update supaclaw.outbox set state = 'uncertain', error = $1 where state in ('pending', 'sending')",
-            IN_DOUBT,
-            timeout=LONGEST,
-        )
+        sql = "update supaclaw.outbox set state = 'uncertain', error = $1 where state in ('pending', 'sending')"
+        await connection.execute(sql, IN_DOUBT, timeout=LONGEST)
         await connection.execute(
             "insert into supaclaw.meta (key, value) values ('restored', $1) on conflict (key) do update set value = $1",
             {"archive": archive, "told": False},
@@ -192,14 +187,10 @@ async def _copy(connection: Connection, table: Table, path: Path) -> None:
 
 async def addresses_in_doubt(conn: Connection) -> list[AddressId]:
     """Addresses that may have been sent an answer before a restore; empty at every further call."""
-    first = await conn.fetchval(
-        """update meta set value = value || '{"told": true}'
-           where key = 'restored' and value -> 'told' = 'false' returning true"""
-    )
-    rows = await conn.fetch(
-        """select distinct address_id from outbox
-           where $2 and state = 'uncertain' and error = $1 and not notice order by address_id""",
-        IN_DOUBT,
-        bool(first),
-    )
+    sql = """update meta set value = value || '{"told": true}'
+             where key = 'restored' and value -> 'told' = 'false' returning true"""
+    first = await conn.fetchval(sql)
+    sql = """select distinct address_id from outbox
+             where $2 and state = 'uncertain' and error = $1 and not notice order by address_id"""
+    rows = await conn.fetch(sql, IN_DOUBT, bool(first))
     return [AddressId(row["address_id"]) for row in rows]

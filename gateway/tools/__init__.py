@@ -25,7 +25,7 @@ from gateway.domain.time import Clock
 from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.net.fetch import WebPage
-from gateway.net.search.asking import WebSearcher
+from gateway.net.search import WebSearcher
 from gateway.sandbox.virtual.shell import ShellResult
 from gateway.store.connection.pool import Connection
 from gateway.workspace.files.paths import WorkspaceError

@@ -17,7 +17,7 @@ from dulwich.objects import Blob, Commit, ObjectID, ShaFile, Tree
 from gateway.config.data.files import open_regular, overwrite
 from gateway.domain.ids import EntryId
 from gateway.domain.memory.erasing import ERASED, Erasure
-from gateway.workspace.checkpoints.snapshot import save_known
+from gateway.workspace.checkpoints.history import save_known
 from gateway.workspace.checkpoints.store import Additions, Store, open_store
 from gateway.workspace.files.access import new_file, open_folder, replacing
 from gateway.workspace.files.index import INDEX_FOLDER

@@ -2,8 +2,7 @@
 
 import pytest
 
-from gateway.domain.text.direction import RIGHT_TO_LEFT_MARK, directed, is_right_to_left
-from gateway.domain.text.markdown import Renderer
+from gateway.domain.text.markdown import RIGHT_TO_LEFT_MARK, Renderer, directed, is_right_to_left
 
 
 class Plain(Renderer):

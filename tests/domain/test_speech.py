@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.domain.text.speech import MAX_SPOKEN, REST_IN_TEXT, spoken
+from gateway.background.jobs.speak import MAX_SPOKEN, REST_IN_TEXT, spoken
 
 
 @pytest.mark.parametrize(

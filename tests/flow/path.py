@@ -17,7 +17,7 @@ from gateway.app.assembly import Parts, assemble, assemble_way_in
 from gateway.app.live_config import LiveConfig
 from gateway.app.parts.core import Core
 from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu
-from gateway.background.cpu.transcription import Transcribe
+from gateway.background.cpu.extraction import Transcribe
 from gateway.background.jobs import Speech
 from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.chat import ChatTurns

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from gateway.domain.errors import DatabaseDown
 from gateway.flow.model_refusals import RefusalKeeper
-from gateway.llm.refusals import IMAGES, Refusals
+from gateway.llm.vendors import IMAGES, Refusals
 from gateway.store.connection.pool import Database
 from tests.llm.chain import FakeClock
 

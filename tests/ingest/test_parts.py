@@ -19,7 +19,7 @@ from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Inches
 
 from gateway.ingest import output
-from gateway.ingest.office.parts import Use, use_of
+from gateway.ingest.documents import Use, use_of
 from tests.ingest import samples
 from tests.ingest.conftest import Found
 from tests.ingest.samples import zipped

@@ -4,8 +4,8 @@ import pytest
 from PIL import Image
 
 from gateway.ingest import ocr
+from gateway.ingest.ocr import read_image
 from gateway.ingest.output import LONG_SIDE, Output, Unreadable
-from gateway.ingest.picture import read_image
 
 ORIENTATION, GPS = 0x0112, 0x8825
 

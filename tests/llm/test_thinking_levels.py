@@ -16,11 +16,10 @@ from gateway.domain.conversation.model import (
     UserMessage,
 )
 from gateway.domain.settings import CallParams, ThinkingLevel
-from gateway.llm.protocol.thinking_levels import litellm_thinking, thinking_json
+from gateway.llm.protocol.wire import litellm_thinking, thinking_json
 from gateway.llm.provider import ProviderReply
 from gateway.llm.providers.openai import build
-from gateway.llm.refusals import Refusal, Refusals
-from gateway.llm.vendors import Endpoint, vendor
+from gateway.llm.vendors import Endpoint, Refusal, Refusals, vendor
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.llm.chain import HELLO, FakeClock, client_for
 

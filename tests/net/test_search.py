@@ -7,9 +7,9 @@ import pytest
 from pydantic import SecretStr
 
 from gateway.config.model import WebSearch
+from gateway.net import search as web_search
 from gateway.net.errors import NetError
-from gateway.net.search import Hit, keyless
-from gateway.net.search.asking import WebSearcher
+from gateway.net.search import Hit, WebSearcher
 from tests.net import servers
 from tests.net.servers import Respond, Server, search_apis, serving
 
@@ -73,7 +73,7 @@ async def test_all_failures_are_told_with_the_setting_to_check(monkeypatch: pyte
     async def down(_query: str, _count: int) -> list[Hit]:
         raise NetError("unreachable", "the search engines do not answer")
 
-    monkeypatch.setattr(keyless, "find", down)
+    monkeypatch.setattr(web_search, "find_keyless", down)
     async with serving(search_apis(broken=("/exa/search",))) as apis:
         search = searching(apis, brave_api_key="wrong", exa_api_key="key", searxng_url="http://127.0.0.1:9/")
         with pytest.raises(NetError) as error:
@@ -145,7 +145,7 @@ class TestKeyless:
     async def test_engines_that_refuse_are_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with serving(servers.page(b"no", "text/plain", "429 Too Many Requests")) as engine:
             _only(monkeypatch, engine)
-            assert await keyless.find("five", 5) == []
+            assert await web_search.find_keyless("five", 5) == []
 
 
 def _only(patch: pytest.MonkeyPatch, engine: Server) -> None:

@@ -5,7 +5,7 @@ import pytest
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
 from gateway.store.connection.pool import Database
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, row_count
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, read_row, row_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,29 @@ async def test_all_rows_the_first_or_none(database: Database) -> None:
         assert await fetch_first(conn, Line, LINES, 0) is None
         with pytest.raises(AssertionError):
             await fetch_one(conn, Line, LINES, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    state: Status | None
+    parts: tuple[Part, ...]
+    labels: frozenset[Label]
+    counts: dict[Status, int]
+    note: str = "none"
+
+
+def test_what_is_held_is_read_at_any_depth_and_other_columns_are_left_out() -> None:
+    row = {"state": "failed", "parts": [{"name": "a"}], "labels": [0, 2], "counts": {"running": 3}, "other": 1}
+
+    whole = Whole(Status.FAILED, (Part("a"),), frozenset({Label.OWNER, Label.UNTRUSTED}), {Status.RUNNING: 3})
+
+    assert read_row(Whole, row) == whole
+    assert read_row(Whole, {**row, "state": None}).state is None
 
 
 def test_a_status_tells_how_many_rows() -> None:

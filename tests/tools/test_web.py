@@ -12,9 +12,8 @@ import pytest
 from pydantic import SecretStr
 
 from gateway.agent.policy import Act, Policy
-from gateway.background.cpu.executor import Cpu
+from gateway.background.cpu.executor import Cpu, ScratchFolder
 from gateway.background.cpu.extraction import WebPages
-from gateway.background.cpu.scratch import ScratchFolder
 from gateway.config.model import WebSearch
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller
@@ -24,7 +23,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import quotes_whole
 from gateway.llm.prices import estimate_tool
 from gateway.net.addresses import Rules
-from gateway.net.search.asking import WebSearcher
+from gateway.net.search import WebSearcher
 from gateway.store.connection.pool import Database
 from gateway.store.transcript import messages
 from gateway.tools import Services, Web

@@ -13,9 +13,8 @@ import pytest
 
 from gateway.agent.limits import Limits
 from gateway.app.backend import refreshed_toolbox
-from gateway.background.cpu.executor import Cpu, run_alone
+from gateway.background.cpu.executor import Cpu, ScratchFolder, run_alone
 from gateway.background.cpu.extraction import LockedFiles
-from gateway.background.cpu.scratch import ScratchFolder
 from gateway.config.editing.editor import ConfigEditor
 from gateway.config.environment import Environment
 from gateway.config.load import parse

@@ -2,7 +2,7 @@ import re
 from datetime import UTC, datetime
 
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
-from gateway.store.people import links, pairings, tokens
+from gateway.store.people import accounts, pairings, tokens
 from tests.web.conftest import BEARER, Web
 
 
@@ -71,7 +71,7 @@ async def claim(web: Web, code: str = "ABCDEFGH") -> None:
         private=True,
         as_owner=True,
     )
-    await web.path.database.run(lambda tx: links.claim(tx, inbound, code))
+    await web.path.database.run(lambda tx: accounts.claim(tx, inbound, code))
 
 
 async def test_the_page_joins_an_account_and_parts_it(web: Web):

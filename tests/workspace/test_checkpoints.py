@@ -14,7 +14,7 @@ import pytest
 from dulwich.objects import Blob, Commit, Tree
 
 from gateway.domain.errors import OwnerMustAct, SupaclawError
-from gateway.workspace.checkpoints import history, snapshot
+from gateway.workspace.checkpoints import history
 from gateway.workspace.checkpoints import jobs as checkpoints
 from gateway.workspace.checkpoints import store as stores
 from gateway.workspace.files import disk
@@ -135,8 +135,8 @@ class TestCommit:
         }
 
     def test_what_cannot_be_kept_is_left_out_and_counted(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(snapshot, "MAX_FILE_BYTES", 10)
-        monkeypatch.setattr(snapshot, "MAX_DEPTH", 2)
+        monkeypatch.setattr(history, "MAX_FILE_BYTES", 10)
+        monkeypatch.setattr(history, "MAX_DEPTH", 2)
         place.write("exact.md", "x" * 10)
         place.write("large.md", "x" * 11)
         place.write("a/b/c/deep.md")
@@ -242,13 +242,13 @@ class TestReadingAgain:
     def read(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """The files that were read."""
         read: list[str] = []
-        really = snapshot._content
+        really = history._content
 
         def content(folder: int, name: str) -> bytes:
             read.append(name)
             return really(folder, name)
 
-        monkeypatch.setattr(snapshot, "_content", content)
+        monkeypatch.setattr(history, "_content", content)
         return read
 
     def test_a_file_is_read_once(self, place: Place, read: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,7 +295,7 @@ class TestReadingAgain:
         self, place: Place, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         settle(place, monkeypatch)
-        monkeypatch.setattr(snapshot, "MAX_NEW_BYTES", 10)
+        monkeypatch.setattr(history, "MAX_NEW_BYTES", 10)
         for name in "abcd":
             place.write(f"{name}.md", name * 5)
         made = [place.commit() for _ in range(3)]
@@ -311,7 +311,7 @@ class TestReadingAgain:
         place.commit()
         place.write("a.md", "two")
         place.write("b.md", "x")
-        monkeypatch.setattr(snapshot, "MAX_NEW_BYTES", 2)
+        monkeypatch.setattr(history, "MAX_NEW_BYTES", 2)
         made = place.commit()
 
         assert (made["changes"], made["left_out"]) == ("1 added", "1 left for the next checkpoint")
@@ -322,7 +322,7 @@ class TestReadingAgain:
         assert place.kept(place.commit()["id"]) == {"a.md": b"two", "b.md": b"x"}
 
     def test_reading_ends_in_time(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(snapshot, "MAX_SECONDS", -1.0)
+        monkeypatch.setattr(history, "MAX_SECONDS", -1.0)
         place.write("a.md")
 
         assert place.commit()["left_out"] == "1 left for the next checkpoint"
@@ -339,7 +339,7 @@ class TestReadingAgain:
         place.write("a.md", "one")
         first = place.commit()["id"]
         place.write("a.md", "two")
-        monkeypatch.setattr(snapshot, "MAX_NEW_BYTES", 2)
+        monkeypatch.setattr(history, "MAX_NEW_BYTES", 2)
 
         assert place.restore(first)["left"] == []
         place.write("b.md", "newer than any checkpoint")

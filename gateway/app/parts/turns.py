@@ -16,9 +16,8 @@ from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.work.agents import Agents
 from gateway.app.parts.core import Core, Records
 from gateway.app.parts.way_out import WayOut
-from gateway.background.cpu.executor import run_alone
+from gateway.background.cpu.executor import ScratchFolder, run_alone
 from gateway.background.cpu.extraction import WebPages
-from gateway.background.cpu.scratch import ScratchFolder
 from gateway.background.cpu.virtual_shells import VirtualShells
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.outbound.send_tool import SendTool
@@ -29,7 +28,7 @@ from gateway.flow.turn.own_tools import DeclaredToolSource, LockWatches, McpSour
 from gateway.flow.turn.runner import RunFinisher, TurnRunner
 from gateway.net.addresses import Rules
 from gateway.net.mcp.connections import Connections
-from gateway.net.search.asking import WebSearcher
+from gateway.net.search import WebSearcher
 from gateway.sandbox.remote.client import open_workshop
 from gateway.sandbox.virtual import shell
 from gateway.sandbox.workshop import Workshop

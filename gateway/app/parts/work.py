@@ -9,8 +9,8 @@ from gateway.app.parts.turns import Turns
 from gateway.app.parts.way_out import WayOut
 from gateway.background import jobs
 from gateway.background.budgets import BackgroundModel
+from gateway.background.cpu.executor import ScratchFolder
 from gateway.background.cpu.extraction import TextExtraction
-from gateway.background.cpu.scratch import ScratchFolder
 from gateway.background.jobs import AgentParts, FileParts, JobParts, Models
 from gateway.background.upkeep.heartbeat import HeartbeatHalt
 from gateway.background.worker import Runner, TaskPlacement, Worker, Workplace

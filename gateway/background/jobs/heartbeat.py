@@ -155,14 +155,9 @@ def judge(result: TurnResult) -> Verdict:
         return _failed(result.problem)
     if isinstance(result.entry, Notice):
         return Verdict(HeartbeatOutcome.SKIPPED, result.error or result.entry.text)
-    went = outcome_of(result.entry.text)
-    return Verdict(
-        went,
-        {
-            HeartbeatOutcome.TOLD: news_in(result.entry.text),
-            HeartbeatOutcome.FAILED: "the model gave an empty answer",
-        }.get(went, ""),
-    )
+    went, empty = outcome_of(result.entry.text), "the model gave an empty answer"
+    told = {HeartbeatOutcome.TOLD: news_in(result.entry.text), HeartbeatOutcome.FAILED: empty}
+    return Verdict(went, told.get(went, ""))
 
 
 def _failed(problem: ModelsExhausted) -> Verdict:

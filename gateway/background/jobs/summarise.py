@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 import structlog
@@ -111,26 +112,10 @@ def _made(what: Cut, reply: Reply | None) -> Sections:
 
 async def _store(tx: Connection, run: Claim, ended: _Ended, sections: Sections) -> None:
     """Store the summary and its facts, with the label of the conversation."""
+    new = partial(NewMemory, label=ended.label, origin=ORIGIN, agent=ended.agent, session=ended.session)
     for fact in lasting_facts(sections):
-        new = NewMemory(
-            fact,
-            Category.FACT,
-            label=ended.label,
-            origin=ORIGIN,
-            agent=ended.agent,
-            session=ended.session,
-            sources=ended.what.spoken,
-        )
-        await memories.learn(tx, run.principal_id, new)
-    summary = NewMemory(
-        recap_of(sections),
-        label=ended.label,
-        origin=ORIGIN,
-        agent=ended.agent,
-        session=ended.session,
-        kind=Kind.SUMMARY,
-    )
-    await memories.add(tx, run.principal_id, summary)
+        await memories.learn(tx, run.principal_id, new(fact, Category.FACT, sources=ended.what.spoken))
+    await memories.add(tx, run.principal_id, new(recap_of(sections), kind=Kind.SUMMARY))
     log.info("session.summarised", session_id=str(ended.session))
 
 

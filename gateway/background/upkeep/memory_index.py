@@ -23,7 +23,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.time import Clock
 from gateway.flow.secrets.guard import Clean
-from gateway.memory.passages import passages
+from gateway.memory.lexemes import passages
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import indexing, vectors
 from gateway.store.memory.indexing import PendingIndexing, pending

@@ -16,9 +16,8 @@ from uuid import UUID
 
 from pydantic import TypeAdapter
 
-from gateway.background.cpu.executor import Cpu, run_alone
+from gateway.background.cpu.executor import Cpu, ScratchFolder, run_alone
 from gateway.background.cpu.extraction import LockedFiles
-from gateway.background.cpu.scratch import ScratchFolder
 from gateway.cli.connections.database import require_owner, with_connection, with_database, with_owner
 from gateway.cli.storage.workspace import labelled_workspace, make_checkpoint, owners_workspace
 from gateway.cli.terminal.console import echo

@@ -25,22 +25,8 @@ _BLOCKS = re.compile(
 _ELEMENT = re.compile(r"<(?P<tag>[a-z]+)(?P<attributes>(?:\s[^<>]{0,1000})?)>", re.IGNORECASE)
 _MARKS = {"b": "strong", "strong": "strong", "i": "em", "em": "em", "s": "s", "del": "s", "strike": "s"}
 _PLAIN = {
-    "u",
-    "ins",
-    "sub",
-    "sup",
-    "kbd",
-    "mark",
-    "small",
-    "span",
-    "font",
-    "q",
-    "cite",
-    "abbr",
-    "var",
-    "big",
-    "summary",
-}
+    "u", "ins", "sub", "sup", "kbd", "mark", "small", "span", "font", "q", "cite", "abbr", "var", "big", "summary",
+}  # fmt: skip
 _CODES = {"code", "tt", "samp"}
 _ALONE = re.compile(r"<(?:(?P<break>br)|wbr)\s*/?>|<!--.{0,2000}?-->", re.IGNORECASE | re.DOTALL)
 _ADDRESS = re.compile(r"\shref\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|(\S+))", re.IGNORECASE)

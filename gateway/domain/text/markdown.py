@@ -1,5 +1,6 @@
 """Markdown as messengers show it: one walk over the parsed text; each messenger says what a piece looks like."""
 
+import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -8,7 +9,6 @@ from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 
 from gateway.domain.text import html
-from gateway.domain.text.direction import directed
 
 
 def parser() -> MarkdownIt:
@@ -135,3 +135,30 @@ def _columns(text: str) -> int:
     return sum(
         2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text if not unicodedata.combining(char)
     )
+
+
+RIGHT_TO_LEFT_MARK = "\u200f"
+_UNSPOKEN = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|<[^<>]*>|https?://\S+", re.DOTALL)
+"""Code, tags and addresses: they run from left to right in any language."""
+
+
+def is_right_to_left(text: str) -> bool:
+    """Whether most letters are of a script such as Arabic or Hebrew."""
+    if text.isascii():
+        return False
+    kinds = [unicodedata.bidirectional(char) for char in _UNSPOKEN.sub(" ", text)]
+    return sum(kind in {"R", "AL"} for kind in kinds) > kinds.count("L")
+
+
+def directed(paragraph: str) -> str:
+    """The paragraph with a mark before each line that reads from right to left but begins with a letter that doesn't.
+
+    Apps take the direction of a line from its first letter.
+    """
+    return paragraph if paragraph.isascii() else "\n".join(map(_directed_line, paragraph.split("\n")))
+
+
+def _directed_line(line: str) -> str:
+    kinds = (unicodedata.bidirectional(char) for char in _UNSPOKEN.sub("x", line))
+    first = next((kind for kind in kinds if kind in {"L", "R", "AL"}), "")
+    return f"{RIGHT_TO_LEFT_MARK}{line}" if first == "L" and is_right_to_left(line) else line

@@ -19,7 +19,7 @@ from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
 from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.people import accounts, links, pairings, principals
+from gateway.store.people import accounts, pairings, principals
 from gateway.store.transcript.messages import MessageRow
 
 POLL_SECONDS = 30.0
@@ -138,11 +138,11 @@ class Gate:
         """Ask the owner of the code; None if the account belongs to somebody already."""
         if await principals.find(tx, identity_of(inbound)) is not None:
             return None
-        claim = await links.claim(tx, inbound, code)
+        claim = await accounts.claim(tx, inbound, code)
         if isinstance(claim, CodeRefusal):
             return claim
         if not self.people.may_join(inbound, claim.principal_id):
-            await links.settle(tx, claim.principal_id, code)
+            await accounts.settle(tx, claim.principal_id, code)
             return CodeRefusal.WRONG
         return await accounts.ask(tx, claim)
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
+from tenacity import retry_if_exception, stop_after_attempt
 
 from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
 from gateway.domain.text.tokens import estimate
@@ -61,13 +61,8 @@ class RemoteEmbedder:
         return tuple(found)
 
     async def _retried(self, texts: Sequence[str]) -> tuple[Vector, ...]:
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(_worth_trying_again),
-            stop=stop_after_attempt(len(self.retry_policy.delays) + 1),
-            wait=wait_chain(*map(wait_fixed, self.retry_policy.delays)),
-            sleep=self.clock.sleep,
-            reraise=True,
-        )
+        enough = stop_after_attempt(len(self.retry_policy.delays) + 1)
+        retrying = self.retry_policy.retrying(self.clock, retry_if_exception(_worth_trying_again), enough)
         try:
             return await retrying(self._attempt, texts)
         except ModelError as error:

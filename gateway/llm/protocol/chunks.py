@@ -8,16 +8,81 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
 from uuid import uuid4
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
-from gateway.domain.conversation.model import Usage
+from gateway.domain.conversation.model import ToolCall, Usage
 from gateway.domain.text.texts import GrowingText, storable
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
-from gateway.llm.protocol.call_builder import CallBuilder
 from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.unknown_fields import UnknownFields
 from gateway.llm.provider import ProviderReply
+
+_NAME_PARTS = re.compile(r"(?:[\w-]+[.:/])*([A-Za-z_][\w-]*)(?::\d+)?")
+
+
+@dataclass(slots=True)
+class CallBuilder:
+    """One call; `place` is that of its pieces: choice and index.
+
+    Some servers repeat its name in each piece, some send its arguments again from the start.
+    """
+
+    place: tuple[int, int]
+    id: str
+    name: str = ""
+    unknown: dict[str, Any] = field(default_factory=dict)
+    """Its fields that we don't know."""
+    _arguments: GrowingText = field(default_factory=GrowingText)
+    _written: int = 0
+    _begun: int = 0
+    """Characters before the newest piece that begins an object."""
+
+    def add(self, name: str, arguments: str) -> None:
+        """Add a piece."""
+        if name != self.name:
+            self.name = name if name.startswith(self.name) else self.name + name
+        if _begins_object(arguments):
+            self._begun = self._written
+        self._arguments.add(arguments)
+        self._written += len(arguments)
+
+    def ended_by(self, name: str, arguments: str) -> bool:
+        """Whether this piece begins another call, though it has the same id or place."""
+        if not (name and self._written and _begins_object(arguments)):
+            return False
+        before, other = str(self._arguments), bool(self.name) and not name.startswith(self.name)
+        return (before != arguments or other) and before.rstrip().endswith("}") and _object(before) is not None
+
+    def made(self) -> ToolCall:
+        """The call as the model means it."""
+        text = str(self._arguments)
+        arguments = _object(text) or _object(text[self._begun :]) or text
+        return ToolCall(storable(self.id), bare_name(storable(self.name)), storable(arguments) or "{}")
+
+
+def bare_name(name: str) -> str:
+    """The name of a tool, also from `functions.NAME` and `functions.NAME:0`."""
+    found = _NAME_PARTS.fullmatch(name)
+    return found[1] if found else name
+
+
+def _begins_object(arguments: str) -> bool:
+    return arguments.lstrip().startswith("{")
+
+
+def _object(text: str) -> str | None:
+    """The text if it is a JSON object, or the object inside a JSON string; None for any other text."""
+    with suppress(ValueError, RecursionError):
+        match json.loads(text):
+            case dict():
+                return text
+            case str(inner) if isinstance(json.loads(inner), dict):
+                return inner
+            case None:
+                return "{}"
+    return None
+
 
 _KNOWN = frozenset({"role", "type", "function_call", "annotations", "audio", "images"})
 """Fields without a use for us; others that aren't declared are for their provider."""
@@ -85,25 +150,13 @@ MAX_USD = 1000.0
 """Of one call."""
 
 
-class CachedTokens(_Wire):
-    """Part of the usage report."""
-
-    cached_tokens: Tokens | None = None
-
-
-class ThinkingTokens(_Wire):
-    """Part of the usage report."""
-
-    reasoning_tokens: Tokens | None = None
-
-
 class UsageReport(_Wire):
     """Tokens as counted by the provider; some also report the price."""
 
     prompt_tokens: Tokens | None = None
     completion_tokens: Tokens | None = None
-    prompt_tokens_details: CachedTokens | None = None
-    completion_tokens_details: ThinkingTokens | None = None
+    cached: Tokens | None = Field(None, validation_alias=AliasPath("prompt_tokens_details", "cached_tokens"))
+    thinking: Tokens | None = Field(None, validation_alias=AliasPath("completion_tokens_details", "reasoning_tokens"))
     prompt_cache_hit_tokens: Tokens | None = None
     cost: float | None = Field(None, ge=0, le=MAX_USD, allow_inf_nan=False)
 
@@ -277,8 +330,6 @@ def _hidden(delta: Delta) -> int:
 
 
 def _usage(report: UsageReport) -> Usage:
-    details = report.prompt_tokens_details
-    cached = (details.cached_tokens if details else None) or report.prompt_cache_hit_tokens or 0
-    written, thought = report.completion_tokens or 0, report.completion_tokens_details
-    thinking = min(written, (thought.reasoning_tokens if thought else None) or 0)
+    cached, written = report.cached or report.prompt_cache_hit_tokens or 0, report.completion_tokens or 0
+    thinking = min(written, report.thinking or 0)
     return Usage(report.prompt_tokens or 0, written, cached, report.cost or 0.0, thinking)

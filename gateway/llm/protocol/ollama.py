@@ -16,8 +16,7 @@ from gateway.llm.protocol.answer_reader import DataLines
 from gateway.llm.protocol.bounds import beginning, bounded
 from gateway.llm.protocol.http import HttpClient
 from gateway.llm.protocol.refusal import parse_refusal
-from gateway.llm.refusals import CONTEXT
-from gateway.llm.vendors import Endpoint
+from gateway.llm.vendors import CONTEXT, Endpoint
 
 log = structlog.get_logger(__name__)
 

@@ -15,21 +15,12 @@ from gateway.llm.error_words import OUTPUT_BOUND
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.wire import Calls, alternating, given_back, lacks_fields, messages_json, texts_of
 from gateway.llm.provider import ProviderEvent
-from gateway.llm.refusals import THINKING
-from gateway.llm.vendors import Endpoint, split_model
+from gateway.llm.vendors import THINKING, Endpoint, split_model
 
 log = structlog.get_logger(__name__)
 
-_OPTIONAL = (
-    "tools",
-    "tool_choice",
-    "response_format",
-    "stream_options",
-    "temperature",
-    "top_p",
-    "max_completion_tokens",
-    "max_tokens",
-)
+_SAMPLING = ("temperature", "top_p", "max_completion_tokens", "max_tokens")
+_OPTIONAL = ("tools", "tool_choice", "response_format", "stream_options", *_SAMPLING)
 """Fields without which an answer is still an answer."""
 GIVEN_BACK = "fields of its own"
 OTHERS_CALLS = "calls without fields of its own"

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from gateway.domain.conversation.model import Prompt, ToolCall, ToolMessage, ToolSpec, UserMessage
 from gateway.domain.json import Json, JsonObject
-from gateway.llm.protocol.call_builder import bare_name
+from gateway.llm.protocol.chunks import bare_name
 
 _MARK = r"(?:<[|｜]/?[^<>|｜\n]{1,40}[|｜]>|</?(?:minimax:)?tool_calls?>|\[(?:TOOL_CALLS|ARGS)\])"
 _OPENING = re.compile(rf"(?:{_MARK}\s*)+")

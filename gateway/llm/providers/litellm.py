@@ -19,9 +19,8 @@ from gateway.llm.protocol.chunks import AnswerBuilder, Chunk
 from gateway.llm.protocol.refusal import wait_in
 from gateway.llm.protocol.refused_parts import LeftOut, asked
 from gateway.llm.protocol.thinking import ThinkingFilter
-from gateway.llm.protocol.thinking_levels import litellm_thinking
 from gateway.llm.protocol.unknown_fields import UnknownFields
-from gateway.llm.protocol.wire import options_json, sampling_json
+from gateway.llm.protocol.wire import litellm_thinking, options_json, sampling_json
 from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ThinkingEnded, Transcription
 from gateway.llm.vendors import NATIVE, Endpoint, split_model
 
@@ -103,14 +102,8 @@ class LitellmProvider(Provider):
         """Send one request; the answer is not streamed."""
         litellm = self._module or await self._open()
         with _translating():
-            transcript = await litellm.atranscription(
-                file=(name, audio, mime),
-                model=model,
-                api_key=self._endpoint.key,
-                api_base=self._endpoint.base_url,
-                max_retries=0,
-                timeout=_WHOLE_S,
-            )
+            recording = (name, audio, mime)
+            transcript = await litellm.atranscription(file=recording, model=model, timeout=_WHOLE_S, **self._access)
         return Transcription.model_validate({"text": "", **transcript.model_dump(exclude_none=True)})
 
     async def embed(self, model: str, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
@@ -120,15 +113,18 @@ class LitellmProvider(Provider):
             answer = await litellm.aembedding(
                 model=_named(litellm, model),
                 input=list(texts),
-                api_key=self._endpoint.key,
-                api_base=self._endpoint.base_url,
                 encoding_format="float",
                 drop_params=True,
-                max_retries=0,
                 timeout=_WHOLE_S,
+                **self._access,
             )
         found = sorted(getattr(answer, "data", None) or (), key=lambda vector: vector["index"])
         return [vector["embedding"] for vector in found]
+
+    @property
+    def _access(self) -> dict[str, Json]:
+        """The part that all requests share; retries are made by us."""
+        return {"api_key": self._endpoint.key, "api_base": self._endpoint.base_url, "max_retries": 0}
 
     async def _open(self) -> Litellm:
         async with self._opening:
@@ -149,10 +145,8 @@ class LitellmProvider(Provider):
             "stream": True,
             "stream_options": {"include_usage": True},
             "max_tokens": params.max_output_tokens,
-            "api_key": self._endpoint.key,
-            "api_base": self._endpoint.base_url,
+            **self._access,
             "num_retries": 0,
-            "max_retries": 0,
             "drop_params": True,
             "_skip_mcp_handler": True,  # it would import litellm's proxy at the first tool
             **sampling_json(params),

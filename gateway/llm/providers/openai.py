@@ -22,8 +22,7 @@ from gateway.llm.protocol.ollama import OllamaChat
 from gateway.llm.protocol.refusal import ProviderRefusal, parse_refusal
 from gateway.llm.protocol.refused_parts import OTHER_NAME, LeftOut, asked
 from gateway.llm.protocol.thinking import ThinkingFilter
-from gateway.llm.protocol.thinking_levels import thinking_json
-from gateway.llm.protocol.wire import options_json, sampling_json
+from gateway.llm.protocol.wire import options_json, sampling_json, thinking_json
 from gateway.llm.provider import Provider, ProviderEvent, ThinkingEnded, Transcription
 from gateway.llm.vendors import Endpoint, split_model
 

@@ -7,6 +7,7 @@ import socket
 import struct
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from gateway.sandbox.command import Command, Tier
 from gateway.sandbox.jail.kernel import attach_tree, copied_tree, mount, replace_root, unshare
@@ -117,13 +118,9 @@ def enter_namespaces() -> None:
     """Enter new namespaces; the next process that is started is the init of a new one of processes."""
     user, group = os.getuid(), os.getgid()
     unshare(_USERS | _PROCESSES | _NETWORK | _MESSAGES | _HOST | _GROUPS)
-    for name, text in (
-        ("setgroups", "deny"),
-        ("uid_map", f"{_USER_ID} {user} 1"),
-        ("gid_map", f"{_USER_ID} {group} 1"),
-    ):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
+    maps = {"setgroups": "deny", "uid_map": f"{_USER_ID} {user} 1", "gid_map": f"{_USER_ID} {group} 1"}
+    for name, text in maps.items():
+        Path(f"/proc/self/{name}").write_text(text)
 
 
 def enter_root(command: Command) -> None:
@@ -180,12 +177,9 @@ def _fill(base: str) -> None:
                 copy.write(source.read())
     for name, target in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink(f"/proc/self/{target}", f"{base}/dev/{name}")
-    for name, text in (
-        ("passwd", f"agent:x:{_USER_ID}:{_USER_ID}::{HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"),
-        ("group", f"agent:x:{_USER_ID}:\nnogroup:x:65534:\n"),
-    ):
-        with open(f"{base}/etc/{name}", "w") as file:
-            file.write(text)
+    users = f"agent:x:{_USER_ID}:{_USER_ID}::{HOME}:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n"
+    Path(f"{base}/etc/passwd").write_text(users)
+    Path(f"{base}/etc/group").write_text(f"agent:x:{_USER_ID}:\nnogroup:x:65534:\n")
 
 
 def _place(target: str, tree: int) -> str:
@@ -194,8 +188,7 @@ def _place(target: str, tree: int) -> str:
         os.makedirs(target, exist_ok=True)
     else:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        with open(target, "a"):
-            pass
+        Path(target).touch()
     return target
 
 
@@ -214,5 +207,4 @@ def _cover(path: str, *, hide: bool) -> None:
 def _bound_buffers(proc: str) -> None:
     """Limit the buffers of each socket, memory that no process accounts for."""
     for name in ("tcp_rmem", "tcp_wmem"):
-        with open(f"{proc}/sys/net/ipv4/{name}", "w") as file:
-            file.write("4096 16384 32768")
+        Path(f"{proc}/sys/net/ipv4/{name}").write_text("4096 16384 32768")

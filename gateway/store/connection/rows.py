@@ -1,16 +1,18 @@
 """Rows of the database as dataclasses: columns become fields, with enums and tuples as the fields are annotated."""
 
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
 from enum import Enum
-from functools import cache
-from typing import Any, TypeAlias, TypeVar, get_origin
+from functools import cache, partial
+from types import UnionType
+from typing import Any, TypeAlias, TypeVar, get_args, get_origin
 
 from asyncpg import Record
 
 from gateway.store.connection.pool import Connection
 
 Row = TypeVar("Row")
+Value = TypeVar("Value")
 Reader: TypeAlias = Callable[[Record], Row]
 """Makes a row's dataclass."""
 
@@ -34,9 +36,26 @@ async def fetch_one(conn: Connection, kind: type[Row] | Reader[Row], sql: str, *
     return _reader(kind)(row)
 
 
+async def fetch_value(conn: Connection, kind: Callable[[Any], Value], sql: str, *arguments: object) -> Value | None:
+    """The first column of the first row of a query, as this type; None if there is no row, or its value is null."""
+    value = await conn.fetchval(sql, *arguments)
+    return None if value is None else kind(value)
+
+
+async def fetch_record(conn: Connection, sql: str, *arguments: object) -> Record:
+    """The row of a query that always has one, as it is."""
+    return await fetch_one(conn, lambda row: row, sql, *arguments)
+
+
 def row_count(status: str) -> int:
     """How many rows a statement changed, from the status that `execute` returns."""
     return int(status.rpartition(" ")[2])
+
+
+def read_row(kind: Callable[..., Row], row: Record | Mapping[str, Any]) -> Row:
+    """A row as this dataclass; columns without a field are left out."""
+    columns = _columns(kind)
+    return kind(**{name: columns[name](value) for name, value in row.items() if name in columns})
 
 
 def _reader(kind: type[Row] | Reader[Row]) -> Reader[Row]:
@@ -44,17 +63,28 @@ def _reader(kind: type[Row] | Reader[Row]) -> Reader[Row]:
     if not isinstance(kind, type):
         return kind
     own: Reader[Row] | None = getattr(kind, "of", None)
-    special = _special(kind)
-    return own or (lambda row: kind(**(_converted(row, special) if special else row)))
+    return own or partial(read_row, kind)
 
 
 @cache
-def _special(kind: Any) -> dict[str, Callable[[Any], object]]:
-    """The fields whose columns have another type than they."""
-    hints = {field.name: field.type for field in fields(kind)}
-    enums = {name: hint for name, hint in hints.items() if isinstance(hint, type) and issubclass(hint, Enum)}
-    return enums | {name: tuple for name, hint in hints.items() if get_origin(hint) is tuple}
+def _columns(kind: Any) -> dict[str, Callable[[Any], object]]:
+    """The fields, each with what makes its value of the column's."""
+    return {field.name: _converter(field.type) for field in fields(kind)}
 
 
-def _converted(row: Record, special: dict[str, Callable[[Any], object]]) -> dict[str, Any]:
-    return {name: special[name](value) if name in special else value for name, value in row.items()}
+def _converter(hint: Any) -> Callable[[Any], object]:
+    whole, (inner, *_) = get_origin(hint), get_args(hint) or (None,)
+    if whole in (tuple, frozenset):
+        each = _converter(inner)
+        return whole if each is _same else lambda values: whole(map(each, values))
+    if whole is dict and (key := _converter(inner)) is not _same:
+        return lambda values: {key(name): value for name, value in values.items()}
+    if whole is UnionType and (known := _converter(inner)) is not _same:
+        return lambda value: None if value is None else known(value)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return lambda value: hint(**value)
+    return hint if isinstance(hint, type) and issubclass(hint, Enum) else _same
+
+
+def _same(value: Any) -> object:
+    return value

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.rows import fetch_record
 
 _FACTS = """
 select split_part(current_setting('server_version'), ' ', 1) as version,
@@ -38,8 +39,7 @@ class ServerFacts:
 async def look(database: Database) -> ServerFacts:
     """Ask the server; raises `SupaclawError` when it does not answer."""
     async with database.connection() as connection:
-        row = await connection.fetchrow(_FACTS)
-        assert row is not None, "a select without a table has one row"
+        row = await fetch_record(connection, _FACTS)
         ahead = (row["now"] - datetime.now(UTC)).total_seconds()
         count = "select count(*) from supaclaw.migrations" if row["has_ledger"] else "select 0"
         applied = await connection.fetchval(count)

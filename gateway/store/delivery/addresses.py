@@ -216,15 +216,10 @@ class StoredFacts:
     async def _save(self, tx: Connection, changes: Mapping[str, str | None]) -> None:
         values = {name: value for name, value in changes.items() if value is not None}
         if gone := changes.keys() - values:
-            await tx.execute(
-                "delete from channel_facts where channel = $1 and name = any($2)", self.channel, list(gone)
-            )
+            sql = "delete from channel_facts where channel = $1 and name = any($2)"
+            await tx.execute(sql, self.channel, list(gone))
         if values:
-            await tx.execute(
-                """insert into channel_facts (channel, name, value)
-                   select $1, name, value from unnest($2::text[], $3::text[]) fact (name, value)
-                   on conflict (channel, name) do update set value = excluded.value, saved_at = excluded.saved_at""",
-                self.channel,
-                list(values),
-                list(values.values()),
-            )
+            sql = """insert into channel_facts (channel, name, value)
+                     select $1, name, value from unnest($2::text[], $3::text[]) fact (name, value)
+                     on conflict (channel, name) do update set value = excluded.value, saved_at = excluded.saved_at"""
+            await tx.execute(sql, self.channel, list(values), list(values.values()))

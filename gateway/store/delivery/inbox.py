@@ -181,6 +181,5 @@ async def latest_key(conn: Connection, account: str, prefix: str) -> str | None:
 
 async def find(conn: Connection, channel: str, account: str, id: InboxId) -> InboxRow | None:
     """One arrival, if it came by this channel and account."""
-    return await fetch_first(
-        conn, InboxRow, "select * from inbox where id = $1 and channel = $2 and account = $3", id, channel, account
-    )
+    sql = "select * from inbox where id = $1 and channel = $2 and account = $3"
+    return await fetch_first(conn, InboxRow, sql, id, channel, account)

@@ -79,14 +79,8 @@ async def add_kept(
                 unnest($4::uuid[], $5::text[]) with ordinality as a (file, name, place)
            join files f on f.id = a.file and f.principal_id = $1
            returning file_id"""
-    rows = await conn.fetch(
-        sql,
-        principal,
-        message,
-        channel,
-        [_uuid(each.ref) for each in announced],
-        [storable(each.name[:LONGEST]) for each in announced],
-    )
+    ids, names = [_uuid(each.ref) for each in announced], [storable(each.name[:LONGEST]) for each in announced]
+    rows = await conn.fetch(sql, principal, message, channel, ids, names)
     return [FileId(row["file_id"]) for row in rows]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from gateway.domain.ids import InstanceId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_value
 
 
 async def note(conn: Connection, principal: PrincipalId, sha256: str, label: Label, source: str) -> None:
@@ -24,8 +25,7 @@ async def label(conn: Connection, principal: PrincipalId, sha256: str) -> Label 
                (select label from contents where principal_id = $1 and sha256 = $2),
                (select label from contents where principal_id = $1 and sha256 = 'before'),
                (select $3::smallint from running_commands where principal_id = $1 limit 1))"""
-    found = await conn.fetchval(sql, principal, sha256, Label.UNTRUSTED)
-    return None if found is None else Label(found)
+    return await fetch_value(conn, Label, sql, principal, sha256, Label.UNTRUSTED)
 
 
 async def unlabelled(conn: Connection, principal: PrincipalId, hashes: Iterable[str]) -> tuple[set[str], bool]:
@@ -68,12 +68,8 @@ async def less_trusted(
     conn: Connection, principal: PrincipalId, hashes: Iterable[str], own: Label
 ) -> Mapping[str, Label]:
     """The labels of those contents that are known to be trusted less than `own`."""
-    rows = await conn.fetch(
-        "select sha256, label from contents where principal_id = $1 and label > $2 and sha256 = any($3::text[])",
-        principal,
-        own,
-        sorted(set(hashes)),
-    )
+    sql = "select sha256, label from contents where principal_id = $1 and label > $2 and sha256 = any($3::text[])"
+    rows = await conn.fetch(sql, principal, own, sorted(set(hashes)))
     return {row["sha256"]: Label(row["label"]) for row in rows}
 
 
@@ -108,14 +104,11 @@ async def end_commands(conn: Connection, principal: PrincipalId, instance: Insta
 
 async def commands_interrupted(conn: Connection, instance: InstanceId) -> None:
     """Have workspaces listed in which commands of this process's predecessor, or of a dead process, were cut off."""
-    await conn.execute(
-        """with gone as (delete from running_commands r where instance_id = $1 or not exists (
-             select from leases where name = concat('instance ', r.instance_id) and expires_at > now())
-             returning principal_id)
-           insert into contents as c (principal_id, sha256, label, source)
-           select distinct on (principal_id, mark) principal_id, mark, $2::smallint, source
-           from gone, (values ('before', 'before'), ('changed', gen_random_uuid()::text)) marks (mark, source)
-           on conflict (principal_id, sha256) do update set source = excluded.source where c.sha256 = 'changed'""",
-        instance,
-        Label.UNTRUSTED,
-    )
+    sql = """with gone as (delete from running_commands r where instance_id = $1 or not exists (
+               select from leases where name = concat('instance ', r.instance_id) and expires_at > now())
+               returning principal_id)
+             insert into contents as c (principal_id, sha256, label, source)
+             select distinct on (principal_id, mark) principal_id, mark, $2::smallint, source
+             from gone, (values ('before', 'before'), ('changed', gen_random_uuid()::text)) marks (mark, source)
+             on conflict (principal_id, sha256) do update set source = excluded.source where c.sha256 = 'changed'"""
+    await conn.execute(sql, instance, Label.UNTRUSTED)

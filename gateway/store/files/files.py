@@ -1,18 +1,14 @@
 """Facts about the files of a principal; the bytes are in the workspace."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
-
-from asyncpg import Record
 
 from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, read_row
 
 OWN = "agent"
 """The origin of a file that nobody has sent: the person or the agent put it into the workspace."""
@@ -63,17 +59,11 @@ class FileRow:
         """As a channel would announce it, although it is here already."""
         return Attachment(str(self.id), self.name, self.mime, self.size)
 
-    @classmethod
-    def of(cls, row: Record | Mapping[str, Any]) -> Self:
-        """From its row."""
-        return cls(**{each.name: row[each.name] for each in fields(cls)} | {"label": Label(row["label"])})
-
 
 async def get(conn: Connection, principal: PrincipalId, path: str) -> FileRow | None:
     """The file at this path; None if it is not stored."""
-    return await fetch_first(
-        conn, FileRow, "select * from files where principal_id = $1 and path = $2", principal, path
-    )
+    sql = "select * from files where principal_id = $1 and path = $2"
+    return await fetch_first(conn, FileRow, sql, principal, path)
 
 
 async def locked_named(conn: Connection, principal: PrincipalId, name: str) -> FileRow | None:
@@ -93,7 +83,7 @@ async def recent(conn: Connection, principal: PrincipalId, limit: int) -> list[F
     sql = """select f.*, coalesce(c.label, f.label) as known
              from files f left join contents c using (principal_id, sha256)
              where principal_id = $1 order by f.updated_at desc, path limit $2"""
-    return [FileRow.of({**row, "label": row["known"]}) for row in await conn.fetch(sql, principal, limit)]
+    return [read_row(FileRow, {**row, "label": row["known"]}) for row in await conn.fetch(sql, principal, limit)]
 
 
 async def names_label(conn: Connection, principal: PrincipalId, folder: str) -> Label:

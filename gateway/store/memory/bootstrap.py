@@ -9,7 +9,6 @@ from gateway.domain.principals import Label
 from gateway.memory.wording import LastSession
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first
-from gateway.store.memory.memories import memory_of
 from gateway.store.memory.search import REPLACED
 
 ENOUGH = 100
@@ -89,7 +88,7 @@ async def candidates(
     agent: str = DEFAULT_AGENT,
 ) -> list[Memory]:
     """The important, the new, those that are pinned or preferences, and those with one of these tags or categories."""
-    return await fetch_all(conn, memory_of, _CANDIDATES, principal, as_of, at_most, agent, ENOUGH, _further(tags))
+    return await fetch_all(conn, Memory, _CANDIDATES, principal, as_of, at_most, agent, ENOUGH, _further(tags))
 
 
 async def version(

@@ -14,9 +14,9 @@ from gateway.domain.memory.memories import DEFAULT_AGENT, Kind, Memory, MemoryFi
 from gateway.domain.principals import Label
 from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all
+from gateway.store.connection.rows import fetch_all, fetch_record
 from gateway.store.memory import memories, search
-from gateway.store.memory.memories import memory_of
+from gateway.store.memory.memories import by_id
 
 EVERY = timedelta(days=1)
 CHANGED, SAID, NEAR = 40, 200, 5
@@ -51,15 +51,12 @@ async def due(conn: Connection) -> list[PrincipalId]:
 async def changed(conn: Connection, principal: PrincipalId, at_most: Label) -> ConsolidationInput:
     """The oldest memories that were not looked at, and what was said since."""
     sql = "select now() as as_of, coalesce(max(id), 0) as id from memories where principal_id = $1"
-    newest = await conn.fetchrow(sql, principal)
-    assert newest is not None, "it has no condition"
+    newest = await fetch_record(conn, sql, principal)
     about = (at_most, DEFAULT_AGENT, EVERY)
-    facts = await conn.fetch(_CHANGED, principal, Kind.MEMORY, *about, CHANGED)
-    said = await conn.fetch(_CHANGED, principal, Kind.TURN, *about, SAID)
-    upto = facts[-1]["id"] if len(facts) == CHANGED else newest["id"]
-    return ConsolidationInput(
-        newest["as_of"], upto, [memory_of(row) for row in facts], [memory_of(row) for row in said]
-    )
+    facts = await fetch_all(conn, Memory, _CHANGED, principal, Kind.MEMORY, *about, CHANGED)
+    said = await fetch_all(conn, Memory, _CHANGED, principal, Kind.TURN, *about, SAID)
+    upto = facts[-1].id if len(facts) == CHANGED else newest["id"]
+    return ConsolidationInput(newest["as_of"], upto, facts, said)
 
 
 async def near(conn: Connection, principal: PrincipalId, rows: Sequence[Memory], at_most: Label) -> list[Memory]:
@@ -121,7 +118,7 @@ async def proposals(conn: Connection, principal: PrincipalId) -> list[Memory]:
     """Proposals of the last week that were neither accepted nor changed since."""
     sql = """select * from remembered where principal_id = $1 and kind = 'memory' and origin = $2
                and forgotten_at = created_at and created_at > now() - interval '7 days' order by id"""
-    return await fetch_all(conn, memory_of, sql, principal, ORIGIN)
+    return await fetch_all(conn, Memory, sql, principal, ORIGIN)
 
 
 async def doubts(conn: Connection, principal: PrincipalId) -> list[tuple[Memory, Memory]]:
@@ -130,8 +127,7 @@ async def doubts(conn: Connection, principal: PrincipalId) -> list[tuple[Memory,
              where o.principal_id = $1 and o.doubted_by is not null and n.principal_id = $1
                and coalesce(o.superseded_at, o.forgotten_at, n.superseded_at, n.forgotten_at) is null order by o.id"""
     rows = await conn.fetch(sql, principal)
-    ids = [id for row in rows for id in row.values()]
-    found = {row["id"]: memory_of(row) for row in await conn.fetch("select * from remembered where id = any($1)", ids)}
+    found = await by_id(conn, [id for row in rows for id in row.values()])
     return [(found[row["old"]], found[row["new"]]) for row in rows]
 
 

@@ -13,8 +13,7 @@ from gateway.domain.ids import MessageId, PrincipalId
 from gateway.domain.memory.memories import Kind, content_hash
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
-from gateway.memory.lexemes import lexemes
-from gateway.memory.passages import Passage
+from gateway.memory.lexemes import Passage, lexemes
 from gateway.store.connection.pool import Connection, lock_name
 from gateway.store.connection.rows import fetch_one
 
@@ -111,19 +110,8 @@ async def _store_turns(
     rows = []
     for row, found in zip(spoken, words, strict=True):
         place = last[row["session_id"]] = last.get(row["session_id"], row["place"]) + 1
-        rows.append(
-            (
-                principal,
-                row["label"],
-                row["origin"],
-                row["agent"],
-                row["session_id"],
-                row["id"],
-                place,
-                found,
-                row["sent_at"],
-            )
-        )
+        said = (row["label"], row["origin"], row["agent"], row["session_id"], row["id"])
+        rows.append((principal, *said, place, found, row["sent_at"]))
     sql = """insert into memories (principal_id, kind, label, origin, agent, session_id, message_id, place, lexemes,
              event_at, created_at)
            values ($1, 'turn', $2, $3, $4, $5, $6, $7, array_to_tsvector($8::text[]), $9, $9) on conflict do nothing"""
@@ -198,14 +186,8 @@ async def _give_words(tx: Connection, limit: int) -> None:
                  from (select max(id) as id from memories where principal_id = $4 and agent = $5 and content_hash = $3
                          and superseded_at is null and forgotten_at is null) same
                  where memories.id = $1"""
-        await tx.execute(
-            sql,
-            row["id"],
-            lexemes(row["text"]),
-            content_hash(row["text"]) if row["kind"] == Kind.MEMORY else None,
-            row["principal_id"],
-            row["agent"],
-        )
+        hashed = content_hash(row["text"]) if row["kind"] == Kind.MEMORY else None
+        await tx.execute(sql, row["id"], lexemes(row["text"]), hashed, row["principal_id"], row["agent"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +201,7 @@ class PendingIndexing:
 
 async def pending(conn: Connection) -> PendingIndexing:
     """A few entries of indexes, however much there is."""
-    return await fetch_one(
-        conn,
-        PendingIndexing,
-        """select (select max(id) from messages) as newest,
-                  exists (select from memories where not counted) or exists (select from memory_gone) as uncounted,
-                  exists (select from memory_unembedded) as unembedded""",
-    )
+    sql = """select (select max(id) from messages) as newest,
+                    exists (select from memories where not counted) or exists (select from memory_gone) as uncounted,
+                    exists (select from memory_unembedded) as unembedded"""
+    return await fetch_one(conn, PendingIndexing, sql)

@@ -1,7 +1,7 @@
 """Memories and summaries: stored once, replaced rather than overwritten, each with where it was learned."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 
 from asyncpg import Record
@@ -100,9 +100,14 @@ async def forgotten(
 
 async def get(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Memory | None:
     """One row of this principal's, of any kind, in force or not."""
-    return await fetch_first(
-        conn, memory_of, "select * from remembered where principal_id = $1 and id = $2", principal, memory
-    )
+    sql = "select * from remembered where principal_id = $1 and id = $2"
+    return await fetch_first(conn, Memory, sql, principal, memory)
+
+
+async def by_id(conn: Connection, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
+    """These rows, of any kind, in force or not."""
+    rows = await fetch_all(conn, Memory, "select * from remembered where id = any($1)", ids)
+    return {row.id: row for row in rows}
 
 
 async def listed(
@@ -115,9 +120,8 @@ async def listed(
     weightiest: bool = False,
 ) -> list[Memory]:
     """Current memories, the newest first; with `weightiest` pinned ones first, then by importance."""
-    return await fetch_all(
-        conn, memory_of, _WEIGHTIEST if weightiest else _NEWEST, *filtering(principal, which), limit, offset
-    )
+    sql = _WEIGHTIEST if weightiest else _NEWEST
+    return await fetch_all(conn, Memory, sql, *filtering(principal, which), limit, offset)
 
 
 async def edit(
@@ -216,32 +220,8 @@ async def learned(conn: Connection, principal: PrincipalId, memory: Memory) -> t
 
 
 def filtering(principal: PrincipalId, which: MemoryFilter) -> tuple[object, ...]:
-    """The parameters $1 to $12 of a filter."""
-    return (
-        principal,
-        list(which.kinds),
-        list(which.categories),
-        list(which.tags),
-        which.session,
-        which.agent,
-        which.since,
-        which.until,
-        which.at_most,
-        which.pinned,
-        which.superseded,
-        which.min_importance,
-    )
-
-
-def memory_of(row: Record) -> Memory:
-    """From its row of the view `remembered`."""
-    known = {
-        "kind": Kind(row["kind"]),
-        "category": Category(row["category"]) if row["category"] else None,
-        "tags": tuple(row["tags"]),
-        "label": Label(row["label"]),
-    }
-    return Memory(**{**row, **known})
+    """The parameters $1 to $12 of a filter: its fields, in their order."""
+    return (principal, *astuple(which))
 
 
 async def _inserted(tx: Connection, principal: PrincipalId, new: NewMemory, text: str) -> MemoryId | None:

@@ -12,7 +12,8 @@ from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
 from gateway.domain.memory.memories import Kind, Memory, MemoryFilter, MemoryHit
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
-from gateway.store.memory.memories import FILTER, filtering, memory_of
+from gateway.store.connection.rows import fetch_all
+from gateway.store.memory.memories import FILTER, by_id, filtering
 
 Found = TypeVar("Found")
 
@@ -125,8 +126,7 @@ async def replaced(
     found = await conn.fetch(_REPLACED, principal, list(rows), at_most)
     if not found:
         return {}
-    newest = await conn.fetch("select * from remembered where id = any($1)", [row["id"] for row in found])
-    memories = {row["id"]: memory_of(row) for row in newest}
+    memories = await by_id(conn, [row["id"] for row in found])
     return {MemoryId(row["row"]): memories[row["id"]] for row in found}
 
 
@@ -163,8 +163,7 @@ def _indexed(which: MemoryFilter) -> MemoryFilter:
 
 
 async def _hits(conn: Connection, ranked: Sequence[asyncpg.Record]) -> tuple[MemoryHit, ...]:
-    rows = await conn.fetch("select * from remembered where id = any($1)", [row["id"] for row in ranked])
-    memories = {row["id"]: memory_of(row) for row in rows}
+    memories = await by_id(conn, [row["id"] for row in ranked])
     return tuple(
         MemoryHit(memories[row["id"]], row["score"], row["words"], row["cosine"])
         for row in ranked
@@ -210,7 +209,5 @@ async def recall(
 
     Looked at are at most 1,000 rows, of the rarest words. None are found if it takes too long.
     """
-    rows = await in_time(
-        conn, RECALL_TIMEOUT_MS, lambda: conn.fetch(_RECALLED, principal, list(words), at_most, k, least)
-    )
-    return [memory_of(row) for row in rows or ()]
+    values = (principal, list(words), at_most, k, least)
+    return await in_time(conn, RECALL_TIMEOUT_MS, lambda: fetch_all(conn, Memory, _RECALLED, *values)) or []

@@ -14,7 +14,7 @@ from pgvector.asyncpg import register_vector
 
 from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.store.connection.pool import Connection, lock_name, take_long
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_record
 
 OLDEST_PGVECTOR = (0, 8)
 NO_PGVECTOR = (
@@ -55,8 +55,7 @@ grant select on memory_vectors to supaclaw_member;
 
 async def extension_problem(conn: Connection) -> str:
     """Why there can be no vectors, and what to do, in one line; "" if there can. Changes nothing."""
-    state = await conn.fetchrow(_EXTENSION_STATE)
-    assert state is not None, "it has no condition"
+    state = await fetch_record(conn, _EXTENSION_STATE)
     if state["version"] is None:
         return EXTENSION_NOT_CREATED if state["available"] else NO_PGVECTOR
     if tuple(map(int, state["version"].split(".")[:2])) < OLDEST_PGVECTOR:
@@ -66,8 +65,7 @@ async def extension_problem(conn: Connection) -> str:
 
 async def ensure_table(tx: Connection) -> str:
     """Make the table for vectors if that can be; returns the `problem` if not."""
-    state = await tx.fetchrow(_EXTENSION_STATE)
-    assert state is not None, "it has no condition"
+    state = await fetch_record(tx, _EXTENSION_STATE)
     if state["ready"]:
         return ""
     if state["version"] is None and state["available"]:
@@ -75,8 +73,7 @@ async def ensure_table(tx: Connection) -> str:
     if why := await extension_problem(tx):
         return why
     await lock_name(tx, "memory_vectors")
-    state = await tx.fetchrow(_EXTENSION_STATE)
-    if state is not None and not state["ready"]:  # else another process made it while we waited
+    if not (await fetch_record(tx, _EXTENSION_STATE))["ready"]:  # else another process made it while we waited
         await tx.execute(_TABLE)
         # Of a role that Supabase lets in from the web.
         for role in await tx.fetch("select rolname from pg_roles where rolname in ('anon', 'authenticated')"):
@@ -145,23 +142,18 @@ async def request_model(tx: Connection, name: str, dimensions: int) -> VectorMod
     await take_long(tx)
     await tx.execute("update memory_models set wanted = false where wanted")
     sql = "update memory_models set name = name || ' ' || id, current = false where name = $1 and dimensions <> $2"
-    await tx.execute(  # a provider's model may change under its name
-        sql,
-        name,
-        dimensions,
-    )
+    await tx.execute(sql, name, dimensions)  # a provider's model may change under its name
     sql = """insert into memory_models (name, dimensions, wanted, current)
              values ($1, $2, true, not exists (select from memory_models where current))
              on conflict (name) do update set wanted = true returning id, name, dimensions, current"""
-    row = await tx.fetchrow(sql, name, dimensions)
-    assert row is not None, "it was stored"
+    model = await fetch_one(tx, VectorModel, sql, name, dimensions)
     await tx.execute("delete from memory_unembedded", timeout=LONGEST_SECONDS)
     sql = """insert into memory_unembedded (memory_id, principal_id)
              select id, principal_id from memories m
              where not exists (select from memory_vectors v where v.memory_id = m.id and v.model = $1)
              on conflict do nothing"""
-    await tx.execute(sql, row["id"], timeout=LONGEST_SECONDS)
-    return VectorModel(**row)
+    await tx.execute(sql, model.id, timeout=LONGEST_SECONDS)
+    return model
 
 
 async def count_unembedded(conn: Connection, at_most: int) -> int:
@@ -201,14 +193,8 @@ async def put(
              insert into memory_vectors (memory_id, principal_id, model, embedding)
              select id, principal_id, $1, embedding from unchanged
              on conflict (memory_id, model) do update set embedding = excluded.embedding returning memory_id"""
-    stored = await tx.fetch(
-        sql,
-        model.id,
-        [row.id for row in rows],
-        [row.updated_at for row in rows],
-        [HalfVector(list(vector)) for vector in vectors],
-    )
-    return len(stored)
+    ids, versions = [row.id for row in rows], [row.updated_at for row in rows]
+    return len(await tx.fetch(sql, model.id, ids, versions, [HalfVector(list(vector)) for vector in vectors]))
 
 
 async def settle(tx: Connection, model: VectorModel) -> bool:
@@ -232,12 +218,8 @@ async def index(tx: Connection, model: VectorModel) -> None:
         sql = """select set_config('maintenance_work_mem', least(65536 + n * ($2 + 600) / 500, 4000000) || 'kB', true),
                         set_config('max_parallel_maintenance_workers', '0', true)
                  from (select count(*) as n from memory_vectors where model = $1) v"""
-        await tx.execute(  # a graph that leaves memory takes hours; shared with workers, it needs a large /dev/shm
-            sql,
-            model.id,
-            model.dimensions,
-            timeout=LONGEST_SECONDS,
-        )
+        # A graph that leaves memory takes hours; shared with workers, it needs a large /dev/shm.
+        await tx.execute(sql, model.id, model.dimensions, timeout=LONGEST_SECONDS)
         sql = f"""create index {name} on memory_vectors
                   using hnsw ((embedding::halfvec({int(model.dimensions)})) halfvec_cosine_ops)
                   with (m = 16, ef_construction = 64) where model = {int(model.id)}"""
@@ -266,8 +248,7 @@ async def state(conn: Connection) -> str:
                     (select name from memory_models where wanted) as name,
                     (select count(*) from memory_unembedded) as left,
                     (select coalesce(sum(n), 0)::bigint from memory_stats) as total"""
-    row = await conn.fetchrow(sql)
-    assert row is not None, "it has no condition"
+    row = await fetch_record(conn, sql)
     total = max(row["total"], row["left"])
     if not row["name"]:
         made = "no vectors yet"
@@ -295,12 +276,8 @@ class MostRows:
 
 async def most_rows(conn: Connection, tool: str, model: str) -> MostRows:
     """The most rows over all approvals of this tool for `model`."""
-    return await fetch_one(
-        conn,
-        MostRows,
-        """select coalesce(max((arguments ->> 'rows')::int) filter (where state in ('approved', 'done')), 0) as allowed,
-                  coalesce(max((arguments ->> 'rows')::int), 0) as asked
-           from reviews where tool = $1 and arguments @> $2""",
-        tool,
-        {"model": model},
-    )
+    sql = """select coalesce(max(rows) filter (where state in ('approved', 'done')), 0) as allowed,
+                    coalesce(max(rows), 0) as asked
+             from reviews cross join lateral (select (arguments ->> 'rows')::int as rows) each
+             where tool = $1 and arguments @> $2"""
+    return await fetch_one(conn, MostRows, sql, tool, {"model": model})

@@ -1,6 +1,6 @@
 """Pairings: access requests and their outcome; too many wrong codes lock a sender out for a while."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Literal
 
@@ -11,7 +11,7 @@ from gateway.domain.people.credentials import CodeRefusal, parse_code
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.store.connection.pool import Connection, lock_name
-from gateway.store.connection.rows import fetch_all, fetch_first
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 from gateway.store.delivery import addresses, outbox
 from gateway.store.delivery.outbox import OutboxPart
 from gateway.store.people import principals
@@ -106,33 +106,20 @@ async def request(conn: Connection, inbound: Inbound, code: str) -> PairingRow |
              where pairings.state <> 'approved' and pairings.expires_at <= now()
                and coalesce(pairings.decided_at <= now() - interval '1 day', true)
              returning *"""
-    return await fetch_first(
-        conn,
-        PairingRow,
-        sql,
-        at.channel,
-        at.account,
-        at.chat,
-        at.thread,
-        inbound.sender.id,
-        one_line(inbound.sender.name, principals.NAME),
-        code,
-        AT_ONCE,
-    )
+    whose = (*astuple(at), inbound.sender.id, one_line(inbound.sender.name, principals.NAME))
+    return await fetch_first(conn, PairingRow, sql, *whose, code, AT_ONCE)
 
 
 async def open_requests(conn: Connection) -> list[PairingRow]:
     """Open requests, the oldest first."""
-    return await fetch_all(
-        conn, PairingRow, "select * from pairings where state = 'open' and expires_at > now() order by id"
-    )
+    sql = "select * from pairings where state = 'open' and expires_at > now() order by id"
+    return await fetch_all(conn, PairingRow, sql)
 
 
 async def admitted(conn: Connection) -> list[PairingRow]:
     """Approved requests, by channel and name."""
-    return await fetch_all(
-        conn, PairingRow, "select * from pairings where state = 'approved' order by channel, name, id"
-    )
+    sql = "select * from pairings where state = 'approved' order by channel, name, id"
+    return await fetch_all(conn, PairingRow, sql)
 
 
 async def paired(conn: Connection) -> frozenset[str]:
@@ -146,18 +133,16 @@ async def approve(conn: Connection, typed: str) -> PairingRow | CodeRefusal:
     if await is_locked_out(conn, APPROVER):
         return CodeRefusal.LOCKED
     sql = "select * from pairings where code = $1 and state = 'open' and expires_at > now() for update"
-    row = await conn.fetchrow(sql, parse_code(typed) or "")
-    if row is None:
+    asked = await fetch_first(conn, PairingRow, sql, parse_code(typed) or "")
+    if asked is None:
         await note_wrong_code(conn, APPROVER)
         return CodeRefusal.WRONG
-    asked = PairingRow(**row)
     member = await principals.ensure_member(conn, asked.name or asked.identity, asked.identity)
     await _greet(conn, asked, member)
     sql = "update pairings set state = 'approved', decided_at = now(), principal_id = $2 where id = $1 returning *"
-    row = await conn.fetchrow(sql, asked.id, member)
-    assert row is not None, "its row is held"
+    row = await fetch_one(conn, PairingRow, sql, asked.id, member)
     await audit.note(conn, Event.MEMBER_LET_IN, str(asked.id), principal=member, detail=asked.identity)
-    return PairingRow(**row)
+    return row
 
 
 async def deny(conn: Connection, which: str) -> PairingRow | CodeRefusal:
@@ -165,12 +150,10 @@ async def deny(conn: Connection, which: str) -> PairingRow | CodeRefusal:
     sql = """update pairings set state = 'denied', decided_at = now()
              where (id::text = $1 or code = $2) and (state = 'approved' or (state = 'open' and expires_at > now()))
              returning *"""
-    row = await conn.fetchrow(sql, which.strip(), parse_code(which))
-    if row is None:
-        return CodeRefusal.WRONG
-    if row["principal_id"] is not None:
-        await audit.note(conn, Event.MEMBER_REMOVED, str(row["id"]), principal=row["principal_id"])
-    return PairingRow(**row)
+    row = await fetch_first(conn, PairingRow, sql, which.strip(), parse_code(which))
+    if row is not None and row.principal_id is not None:
+        await audit.note(conn, Event.MEMBER_REMOVED, str(row.id), principal=row.principal_id)
+    return row or CodeRefusal.WRONG
 
 
 async def _greet(conn: Connection, asked: PairingRow, member: PrincipalId) -> None:

@@ -8,7 +8,7 @@ from gateway.domain.ids import MessageId, PrincipalId
 from gateway.domain.principals import Principal, Role
 from gateway.domain.text.texts import one_line
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_value
 from gateway.store.files.files import NO_TRANSCRIPTION
 
 NAME = 64
@@ -95,8 +95,7 @@ async def ensure_member(conn: Connection, name: str, identity: str) -> Principal
 
 async def find(conn: Connection, identity: str) -> PrincipalId | None:
     """The principal with this identity."""
-    found = await conn.fetchval("select id from principals where $1 = any(identities)", identity)
-    return PrincipalId(found) if found else None
+    return await fetch_value(conn, PrincipalId, "select id from principals where $1 = any(identities)", identity)
 
 
 async def add_identity(conn: Connection, principal: PrincipalId, identity: str) -> bool:

@@ -3,18 +3,17 @@
 import hashlib
 import secrets
 from collections.abc import Collection, Iterable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NewType
 from uuid import UUID, uuid4
-
-import asyncpg
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory.memories import DEFAULT_AGENT
 from gateway.domain.people.credentials import Scope
 from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.rows import fetch_all, fetch_first
 from gateway.store.delivery import addresses
 from gateway.store.people import accounts
 from gateway.store.trust import audit, reviews
@@ -40,38 +39,27 @@ class EndedWork:
 
 async def end_work(conn: Connection, principal: PrincipalId, name: str, account: str) -> EndedWork:
     """End what came by a token; `account` is what its chats and triggers are filed under."""
-    held = await conn.fetch(
-        "select id from addresses where account = $1 and channel in ('api', 'terminal') order by id for no key update",
-        account,
-    )
+    sql = "select id from addresses where account = $1 and channel in ('api', 'terminal') order by id for no key update"
+    held = await conn.fetch(sql, account)
     chats = [row["id"] for row in held]
-    spoken = await conn.fetch(
-        """select session_id from addresses where id = any($1)
-           union select session_id from messages where address_id = any($1) order by session_id""",
-        chats,
-    )
+    sql = """select session_id from addresses where id = any($1)
+             union select session_id from messages where address_id = any($1) order by session_id"""
+    spoken = await conn.fetch(sql, chats)
     sessions = [row["session_id"] for row in spoken]
     await conn.execute("update inbox set handled_at = now() where address_id = any($1) and handled_at is null", chats)
     closed = sum([await accounts.stop(conn, session) for session in sessions])
-    paused = await conn.fetch(
-        """update schedules set paused_at = now(), updated_at = now()
-           where completed_at is null and paused_at is null
-             and (address_id = any($1) or split_part(asked_by, '/', 1) in (
-               select id::text from tasks where session_id = any($2) and kind <> 'agent'
-               union select task_id::text from triggers where account = $3))
-           returning id, name""",
-        chats,
-        sessions,
-        account,
-    )
-    live = await conn.fetch(
-        """select t.id from tasks t where t.status not in ('completed', 'failed', 'cancelled') and (
-             t.id in (select task_id from triggers where account = $1)
-             or t.id in (select task_id from schedule_runs where schedule_id = any($2)))
-           order by t.id""",
-        account,
-        [row["id"] for row in paused],
-    )
+    sql = """update schedules set paused_at = now(), updated_at = now()
+             where completed_at is null and paused_at is null
+               and (address_id = any($1) or split_part(asked_by, '/', 1) in (
+                 select id::text from tasks where session_id = any($2) and kind <> 'agent'
+                 union select task_id::text from triggers where account = $3))
+             returning id, name"""
+    paused = await conn.fetch(sql, chats, sessions, account)
+    sql = """select t.id from tasks t where t.status not in ('completed', 'failed', 'cancelled') and (
+               t.id in (select task_id from triggers where account = $1)
+               or t.id in (select task_id from schedule_runs where schedule_id = any($2)))
+             order by t.id"""
+    live = await conn.fetch(sql, account, [row["id"] for row in paused])
     for row in live:
         await tasks.cancel(conn, row["id"])
         await schedule_runs.mark_failed(conn, row["id"], REVOKED)
@@ -198,38 +186,25 @@ async def _insert(
                                          agent, shared)
                  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
                  on conflict (name) where kind = 'bearer' and revoked_at is null do nothing returning *"""
-        row = await conn.fetchrow(
-            sql,
-            uuid4(),
-            principal,
-            name,
-            kind,
-            sha256(plain),
-            [scope.value for scope in scopes],
-            expires_at,
-            source,
-            as_owner,
-            agent,
-            shared,
-        )
+        values = (sha256(plain), [scope.value for scope in scopes], expires_at, source, as_owner, agent, shared)
+        row = await fetch_first(conn, TokenRow, sql, uuid4(), principal, name, kind, *values)
         if row is None:
             raise OwnerMustAct(f"a token named {name} already exists; choose another name or revoke it first")
         event = Event.TOKEN_MADE if kind == "bearer" else Event.SIGNED_IN
-        await audit.note(conn, event, str(row["id"]), principal=principal)
-    return _token(row)
+        await audit.note(conn, event, str(row.id), principal=principal)
+    return row
 
 
 async def find(database: Database, plain: str) -> LiveToken | None:
     """The credential with this plain text unless it was revoked; whether it is still `valid` is for the caller."""
     async with database.connection() as conn:
-        row = await conn.fetchrow(f"{_LIVE} and sha256 = $1", sha256(plain))
-    return _live(row) if row else None
+        return await fetch_first(conn, LiveToken, f"{_LIVE} and sha256 = $1", sha256(plain))
 
 
 async def live(database: Database, ids: Collection[TokenId]) -> dict[TokenId, LiveToken]:
     """Those of them that are not revoked, as they are now."""
     async with database.connection() as conn:
-        return {row["id"]: _live(row) for row in await conn.fetch(f"{_LIVE} and t.id = any($1)", list(ids))}
+        return {row.id: row for row in await fetch_all(conn, LiveToken, f"{_LIVE} and t.id = any($1)", list(ids))}
 
 
 async def touch(database: Database, token: TokenRow, now: datetime) -> None:
@@ -242,8 +217,8 @@ async def touch(database: Database, token: TokenRow, now: datetime) -> None:
 async def list_all(database: Database) -> list[TokenRow]:
     """Every live bearer token, by name."""
     async with database.connection() as conn:
-        rows = await conn.fetch("select * from api_tokens where kind = 'bearer' and revoked_at is null order by name")
-    return [_token(row) for row in rows]
+        sql = "select * from api_tokens where kind = 'bearer' and revoked_at is null order by name"
+        return await fetch_all(conn, TokenRow, sql)
 
 
 async def revoke(database: Database, name: str) -> EndedWork | None:
@@ -274,12 +249,3 @@ async def sign_out_everywhere(database: Database, principal: PrincipalId) -> Non
         sql = """update api_tokens set revoked_at = now()
                  where principal_id = $1 and kind = 'cookie' and revoked_at is null"""
         await conn.execute(sql, principal)
-
-
-def _token(row: asyncpg.Record) -> TokenRow:
-    known = {each.name: row[each.name] for each in fields(TokenRow)}
-    return TokenRow(**{**known, "scopes": tuple(map(Scope, row["scopes"]))})
-
-
-def _live(row: asyncpg.Record) -> LiveToken:
-    return LiveToken(*(*astuple(_token(row)), frozenset(row["grounds"])))

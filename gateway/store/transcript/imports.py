@@ -11,7 +11,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection, lock_name
-from gateway.store.connection.rows import fetch_first
+from gateway.store.connection.rows import fetch_first, fetch_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,7 @@ async def note(
 async def session_of(conn: Connection, principal: PrincipalId, agent: str, key: bytes) -> SessionId | None:
     """The session that a conversation became."""
     sql = "select session_id from imports where principal_id = $1 and agent = $2 and key = $3"
-    found = await conn.fetchval(sql, principal, agent, key)
-    return SessionId(found) if found else None
+    return await fetch_value(conn, SessionId, sql, principal, agent, key)
 
 
 async def said(conn: Connection, session: SessionId, keys: Collection[str]) -> set[str]:

@@ -5,13 +5,11 @@ from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Literal
 
-from asyncpg import Record
-
 from gateway.domain.conversation.inbound import Address, Arrival
 from gateway.domain.ids import EntryId, JournalId, PrincipalId, SessionId
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_record, fetch_value
 
 MAX_COPIED = 4_000
 """Characters of a tool's call or result that are copied."""
@@ -62,7 +60,7 @@ async def lines(conn: Connection, journal: JournalId, after: CopyMark) -> list[J
                     '{}'
              from inbox where journal_id = $1 and id > $3 and kind in ('command', 'edit')
              order by placed, arrived, id"""
-    return await fetch_all(conn, _line, sql, journal, after.message, after.arrival, MAX_COPIED)
+    return await fetch_all(conn, JournalLine, sql, journal, after.message, after.arrival, MAX_COPIED)
 
 
 async def known_arrivals(conn: Connection, arrivals: Sequence[Arrival]) -> set[EntryId]:
@@ -81,11 +79,6 @@ async def known_arrivals(conn: Connection, arrivals: Sequence[Arrival]) -> set[E
         [arrival.inbound.platform_id for arrival in arrivals],
     )
     return {EntryId(row["id"]) for row in rows}
-
-
-def _line(row: Record) -> JournalLine:
-    known = {name: value for name, value in row.items() if name != "placed"}
-    return JournalLine(**{**known, "files": tuple(row["files"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,16 +133,14 @@ async def begin(
 
 async def open_for(conn: Connection, session: SessionId) -> JournalRow | None:
     """The file the session goes into now."""
-    return await fetch_first(
-        conn, JournalRow, "select * from journals where session_id = $1 and closed_at is null", session
-    )
+    sql = "select * from journals where session_id = $1 and closed_at is null"
+    return await fetch_first(conn, JournalRow, sql, session)
 
 
 async def at_path(conn: Connection, principal: PrincipalId, path: str) -> JournalRow | None:
     """The journal whose file this is."""
-    return await fetch_first(
-        conn, JournalRow, "select * from journals where principal_id = $1 and path = $2", principal, path
-    )
+    sql = "select * from journals where principal_id = $1 and path = $2"
+    return await fetch_first(conn, JournalRow, sql, principal, path)
 
 
 async def all_open(conn: Connection, after: SessionId, limit: int) -> list[JournalRow]:
@@ -210,8 +201,7 @@ async def outline(conn: Connection, session: SessionId) -> tuple[str, str, int]:
                     coalesce((select left(text, 400) from here where kind = 'assistant' order by id desc limit 1), '')
                       as answered,
                     (select count(*)::int from here) as messages"""
-    row = await conn.fetchrow(sql, session)
-    assert row is not None, "an aggregate always has a row"
+    row = await fetch_record(conn, sql, session)
     return row["asked"], row["answered"], row["messages"]
 
 
@@ -252,5 +242,4 @@ async def label(conn: Connection, principal: PrincipalId, path: str, *, index: b
     """The label of the session a file copies; with `index` the highest of all sessions that have been filed."""
     sql = """select max(s.label) from journals j join sessions s on s.id = j.session_id
              where j.principal_id = $1 and (j.path = $2 or ($3 and j.filed_at is not null))"""
-    found = await conn.fetchval(sql, principal, path, index)
-    return None if found is None else Label(found)
+    return await fetch_value(conn, Label, sql, principal, path, index)

@@ -82,16 +82,9 @@ async def give(tx: Connection, call: GrantCall, terms: GrantTerms, by: str) -> G
     sql = """insert into grants (principal_id, given_by, tool, act, arguments, base, bounded, at_most, times_left,
                                  sum_left, expires_at)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) returning *"""
-    given = await fetch_one(
-        tx,
-        GrantRow,
-        sql,
-        *(call.principal, call.asked, call.tool, call.act, fixed, call.base),
-        *((bound.name, bound.at_most) if bound else (None, None)),
-        terms.times,
-        bound.total if bound else None,
-        terms.expires_at,
-    )
+    what = (call.principal, call.asked, call.tool, call.act, fixed, call.base)
+    most = (bound.name, bound.at_most, terms.times, bound.total) if bound else (None, None, terms.times, None)
+    given = await fetch_one(tx, GrantRow, sql, *what, *most, terms.expires_at)
     await audit.note(tx, Event.GRANTED, given.name, principal=call.principal, by=by, detail=call.tool)
     return given
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all
+from gateway.store.connection.rows import fetch_all, fetch_value
 from gateway.store.trust import audit
 from gateway.store.trust.audit import Event
 
@@ -38,19 +38,16 @@ async def confirmed(conn: Connection, kind: str) -> dict[str, str]:
 
 async def list_contents(conn: Connection, kind: str) -> list[tuple[Pin, bytes]]:
     """All of a kind with what was confirmed or waits, by name."""
-    rows = await conn.fetch(
-        """select kind, name, state, sha256, source, changed_at, content from pins where kind = $1
-           order by name, state""",
-        kind,
-    )
+    sql = """select kind, name, state, sha256, source, changed_at, content from pins where kind = $1
+             order by name, state"""
+    rows = await conn.fetch(sql, kind)
     return [(Pin(*about), content) for *about, content in rows]
 
 
 async def content(conn: Connection, kind: str, name: str, *, staged: bool) -> bytes | None:
     """The bytes that were confirmed, or that wait for it."""
     sql = "select content from pins where kind = $1 and name = $2 and (state = 'staged') = $3"
-    found: bytes | None = await conn.fetchval(sql, kind, name, staged)
-    return found
+    return await fetch_value(conn, bytes, sql, kind, name, staged)
 
 
 async def put(

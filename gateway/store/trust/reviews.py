@@ -135,30 +135,12 @@ async def ask(conn: Connection, question: ReviewQuestion, now: datetime) -> Revi
                                   decided_at, told_at)
              values ($19, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $18)
              on conflict (task_id, ordinal) where task_id is not null do nothing returning *"""
-    review = await fetch_first(
-        conn,
-        ReviewRow,
-        sql,
-        question.principal,
-        question.asked,
-        question.session,
-        question.address,
-        question.task,
-        question.ordinal,
-        question.tool,
-        question.arguments,
-        question.base,
-        question.digest,
-        question.preview,
-        question.label,
-        None if question.lasts is None else now + question.lasts,
-        question.act,
-        question.grant,
-        "open" if question.grant is None else "approved",
-        None if question.grant is None else f"grant:G{question.grant}",
-        None if question.grant is None else now,
-        question.kind,
-    )
+    whose = (question.principal, question.asked, question.session, question.address, question.task, question.ordinal)
+    what = (question.tool, question.arguments, question.base, question.digest, question.preview, question.label)
+    until = None if question.lasts is None else now + question.lasts
+    state = ("open", None, None) if question.grant is None else ("approved", f"grant:G{question.grant}", now)
+    values = (*whose, *what, until, question.act, question.grant, *state, question.kind)
+    review = await fetch_first(conn, ReviewRow, sql, *values)
     if review is None:
         assert question.task is not None, "only a call is met again"
         assert question.ordinal is not None, "it has a number"
@@ -353,15 +335,8 @@ async def _act_on(conn: Connection, row: ReviewRow) -> None:
     if row.kind == "review":
         await _resume(conn, row)
         return
-    await tasks.create(
-        conn,
-        row.principal_id,
-        "approval",
-        Lane.AGENTS,
-        payload={"review": row.id},
-        dedupe=f"approval:{row.id}",
-        priority=1,
-    )
+    about, dedupe = {"review": row.id}, f"approval:{row.id}"
+    await tasks.create(conn, row.principal_id, "approval", Lane.AGENTS, payload=about, dedupe=dedupe, priority=1)
 
 
 async def _resume(conn: Connection, row: ReviewRow) -> None:

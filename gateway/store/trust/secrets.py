@@ -1,7 +1,7 @@
 """Sealed values, by name and owner, which nothing here can open; and Supabase Vault, which keeps values for us."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import datetime
 from uuid import UUID
 
@@ -58,20 +58,9 @@ async def put(conn: Connection, facts: Facts, envelope: Envelope, *, changed: bo
              set version = excluded.version, key_id = excluded.key_id, wrapped = excluded.wrapped,
                sealed = excluded.sealed, hosts = excluded.hosts, tools = excluded.tools, place = excluded.place,
                changed_at = case when $11 then now() else old.changed_at end"""
-    await conn.execute(
-        sql,
-        facts.principal,
-        facts.shared,
-        facts.name,
-        facts.version,
-        envelope.key_id,
-        envelope.wrapped,
-        envelope.sealed,
-        list(facts.binding.hosts),
-        list(facts.binding.tools),
-        facts.binding.place,
-        changed,
-    )
+    whose = (facts.principal, facts.shared, facts.name, facts.version)
+    bound = (list(facts.binding.hosts), list(facts.binding.tools), facts.binding.place)
+    await conn.execute(sql, *whose, *astuple(envelope), *bound, changed)
 
 
 async def remove(conn: Connection, principal: PrincipalId, name: str, *, shared: bool) -> bool:

@@ -1,6 +1,6 @@
 """Budgets: what the models cost in the current day and month, and what the owner allowed beyond the limits."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from gateway.domain.conversation.model import Highest
 from gateway.domain.ids import SessionId
 from gateway.domain.work.tasks import Claim
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_one
+from gateway.store.connection.rows import fetch_all, fetch_one, fetch_record, fetch_value
 
 
 class Period(StrEnum):
@@ -115,10 +115,8 @@ async def accounts(conn: Connection, now: datetime, before: float) -> Accounts:
                     coalesce((select value from meta where key = $3), '0')::float8 as extra_day,
                     coalesce((select value from meta where key = $4), '0')::float8 as extra_month
              from task_steps where cost_usd > 0 and created_at >= $1"""
-    row = await conn.fetchrow(
-        sql, _unsettled(now), Period.DAY.start(now), _key(Period.DAY, now), _key(Period.MONTH, now)
-    )
-    assert row is not None, "an aggregate always has one row"
+    keys = _key(Period.DAY, now), _key(Period.MONTH, now)
+    row = await fetch_record(conn, sql, _unsettled(now), Period.DAY.start(now), *keys)
     return {
         Period.DAY: Account(row["day"], row["extra_day"]),
         Period.MONTH: Account(before + row["month"], row["extra_month"]),
@@ -142,19 +140,8 @@ async def reserve(
     `BUSY` says that it would fit, or be the last one, if calls under way had ended. `before` as in `accounts`; that of
     the run's tree is a limit as well. Raises `RunLost`.
     """
-    found: str | None = await conn.fetchval(
-        "select reserve($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-        run.id,
-        run.token,
-        highest.usd,
-        highest.tokens,
-        now,
-        before,
-        shared.day_usd,
-        shared.month_usd,
-        shared.day_tokens,
-    )
-    return found
+    sql = "select reserve($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+    return await fetch_value(conn, str, sql, run.id, run.token, *astuple(highest), now, before, *astuple(shared))
 
 
 async def raise_tokens(conn: Connection, now: datetime, tokens: int) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from gateway.domain.ids import InstanceId
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all
+from gateway.store.connection.rows import fetch_all, fetch_value
 
 LEASE_SECONDS = 8.0
 RENEW_SECONDS = 2.0
@@ -110,9 +110,8 @@ async def enter(conn: Connection, instance: InstanceId, name: str, kind: Kind) -
 async def leave(conn: Connection, instance: InstanceId) -> None:
     """Record an orderly stop; forget the instance unless its machine has files of its own."""
     await conn.execute("update instances set stopped_at = now() where id = $1", instance)
-    await conn.execute(
-        "delete from instances where id = $1 and not exists (select from homes where instance_id = $1)", instance
-    )
+    sql = "delete from instances where id = $1 and not exists (select from homes where instance_id = $1)"
+    await conn.execute(sql, instance)
 
 
 async def every(conn: Connection) -> list[Instance]:
@@ -149,15 +148,13 @@ async def home(conn: Connection, thing: str, me: InstanceId) -> str | None:
     """The name of the machine that has a thing: "" if that is this one, None if it is nobody's."""
     sql = """select case when i.id = $2 then '' else i.name end
              from homes h join instances i on i.id = h.instance_id where h.thing = $1"""
-    found: str | None = await conn.fetchval(sql, thing, me)
-    return found
+    return await fetch_value(conn, str, sql, thing, me)
 
 
 async def holder(conn: Connection, lease: str) -> str | None:
     """The name of the machine that holds a lease."""
     sql = "select i.name from leases l join instances i on i.id = l.holder where l.name = $1 and l.expires_at > now()"
-    found: str | None = await conn.fetchval(sql, lease)
-    return found
+    return await fetch_value(conn, str, sql, lease)
 
 
 async def forget(conn: Connection, name: str) -> int:

@@ -174,15 +174,8 @@ async def count(conn: Connection, principal: PrincipalId, *, paused: bool = True
 
 async def runs(conn: Connection, schedule: ScheduleId, limit: int = 20) -> list[RunRow]:
     """Its slots and their runs, the latest first."""
-    return await fetch_all(
-        conn,
-        RunRow,
-        """select schedule_id, slot, missed, missed_since, task_id, executed_at, produced_at, message_id, delivered_at,
-                  error
-           from schedule_runs where schedule_id = $1 order by slot desc limit $2""",
-        schedule,
-        limit,
-    )
+    sql = "select * from schedule_runs where schedule_id = $1 order by slot desc limit $2"
+    return await fetch_all(conn, RunRow, sql, schedule, limit)
 
 
 async def running(conn: Connection) -> set[ScheduleId]:

@@ -6,12 +6,10 @@ from datetime import datetime
 from time import monotonic
 from typing import Literal
 
-from asyncpg import Record
-
 from gateway.domain.conversation.model import Attempt, Reply
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_record
 
 Kind = Literal["model", "intent", "tool", "hand-off", "review", "note"]
 MOST = 500
@@ -121,9 +119,8 @@ async def note(
 
 async def of_task(conn: Connection, task: TaskId, since: datetime) -> list[StepRow]:
     """The steps of a task since a time, in order."""
-    return await fetch_all(
-        conn, _row, "select * from task_steps where task_id = $1 and created_at >= $2 order by id", task, since
-    )
+    sql = "select * from task_steps where task_id = $1 and created_at >= $2 order by id"
+    return await fetch_all(conn, StepRow, sql, task, since)
 
 
 _OF_TASK = """
@@ -138,7 +135,7 @@ async def trace(
     conn: Connection, task: TaskId, *, tree: bool = False, since: int = 0, until: int | None = None, most: int = MOST
 ) -> list[StepRow]:
     """The steps of a task, or of the whole tree that it is the first of, behind the step `since`, in order."""
-    return await fetch_all(conn, _row, _OF_TREE if tree else _OF_TASK, task, since, until, most)
+    return await fetch_all(conn, StepRow, _OF_TREE if tree else _OF_TASK, task, since, until, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +181,7 @@ class CommittedSteps:
         last = int(await conn.fetchval("select last_value from task_steps_id_seq"))
         sql = """select pg_snapshot_xmin(s)::text::bigint as oldest, pg_snapshot_xmax(s)::text::bigint as next
                  from pg_current_snapshot() s"""
-        row = await conn.fetchrow(sql)
-        assert row is not None, "there is always a snapshot"
+        row = await fetch_record(conn, sql)
         if row["oldest"] == row["next"]:
             self.upto, self._after = last, -1
             return True
@@ -195,10 +191,6 @@ class CommittedSteps:
         if self._after < 0:
             self._next, self._after, self._since = last, row["next"], monotonic()
         return self.upto >= last
-
-
-def _row(row: Record) -> StepRow:
-    return StepRow(**{**row, "failed": tuple(Attempt(**a) for a in row["failed"])})
 
 
 _SPENT = """
@@ -211,8 +203,7 @@ from task_steps where kind = 'model' and created_at >= $1
 async def has_answered(conn: Connection, models: str) -> bool:
     """Whether a model whose name is like this pattern has ever been called."""
     sql = "select exists (select from task_steps where kind = 'model' and name like $1)"
-    found: bool = await conn.fetchval(sql, models)
-    return found
+    return bool(await conn.fetchval(sql, models))
 
 
 async def spent_since(conn: Connection, since: datetime) -> ModelUse:

@@ -10,7 +10,7 @@ from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import storable
 from gateway.domain.work.tasks import LEASE_SECONDS, Claim, Lane, Status
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.connection.rows import fetch_all, fetch_first
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_value
 from gateway.store.delivery.outbox import State
 from gateway.store.migrate import known_schema
 
@@ -233,8 +233,7 @@ async def cancel(conn: Connection, root: TaskId) -> list[TaskId]:
 async def live_chat(conn: Connection, session: SessionId) -> TaskId | None:
     """The task that is answering a session, if any."""
     sql = "select id from tasks where session_id = $1 and kind = 'chat' and status in ('pending', 'running')"
-    found = await conn.fetchval(sql, session)
-    return TaskId(found) if found else None
+    return await fetch_value(conn, TaskId, sql, session)
 
 
 async def heartbeat(conn: Connection, worker: InstanceId, runs: Iterable[Claim]) -> set[TaskId]:

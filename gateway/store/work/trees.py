@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from asyncpg import Record
-
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
 from gateway.store.connection.pool import Connection, lock_name
-from gateway.store.connection.rows import fetch_all, fetch_one
+from gateway.store.connection.rows import fetch_all, fetch_one, fetch_record, fetch_value
 from gateway.store.work import steps
 
 
@@ -72,9 +70,8 @@ _WITH_ALL_BELOW = _NODE.format(asks="w.master_id = t.id")
 
 async def nodes(conn: Connection, master: TaskId) -> list[NodeRow]:
     """A whole tree, parents before their children, in the order they were made; empty if there is none."""
-    return await fetch_all(
-        conn, NodeRow, f"{_ALONE} where t.master_id = $1 and t.session_id is not null order by depth, seq", master
-    )
+    sql = f"{_ALONE} where t.master_id = $1 and t.session_id is not null order by depth, seq"
+    return await fetch_all(conn, NodeRow, sql, master)
 
 
 async def nodes_among(conn: Connection, tasks: Collection[TaskId]) -> set[TaskId]:
@@ -105,9 +102,8 @@ async def started_in(conn: Connection, session: SessionId) -> tuple[int, float]:
     await lock_name(conn, f"supaclaw.trees {session}")
     sql = """select count(*), coalesce(sum(budget_usd), 0) from tasks where input ->> 'started_in' = $1
                and kind = 'agent' and parent_id is null and status not in ('completed', 'failed', 'cancelled')"""
-    row = await conn.fetchrow(sql, str(session))
-    assert row is not None, "an aggregate always has one row"
-    return row[0], row[1]
+    number, cost = await fetch_record(conn, sql, str(session))
+    return number, cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +158,7 @@ async def listing(conn: Connection, principal: PrincipalId, wanted: TreeFilter, 
                and ($5::uuid is null or t.seq < (select seq from tasks where id = $5))
              order by t.seq desc limit $6"""
     values = (wanted.status, wanted.agent, wanted.text, wanted.before)
-    return await fetch_all(conn, _tree, sql, principal, *values, most)
-
-
-def _tree(row: Record) -> TreeRow:
-    counts = {Status(status): number for status, number in row["counts"].items()}
-    return TreeRow(**{**row, "status": Status(row["status"]), "counts": counts, "waits_for": tuple(row["waits_for"])})
+    return await fetch_all(conn, TreeRow, sql, principal, *values, most)
 
 
 async def matching(conn: Connection, principal: PrincipalId, beginning: str) -> list[TaskId]:
@@ -210,8 +201,7 @@ async def size(conn: Connection, master: TaskId) -> int:
 
 async def fork_of(conn: Connection, task: TaskId) -> TaskId | None:
     """The fork that the task belongs to, if it belongs to one."""
-    found = await conn.fetchval("select (input ->> 'fork')::uuid from tasks where id = $1", task)
-    return TaskId(found) if found else None
+    return await fetch_value(conn, TaskId, "select (input ->> 'fork')::uuid from tasks where id = $1", task)
 
 
 @dataclass(frozen=True, slots=True)

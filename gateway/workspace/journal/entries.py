@@ -9,14 +9,14 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from gateway.domain.channels.routing import command_in
-from gateway.domain.conversation.inbound import Address, Arrival, Attachment, Inbound, Sender
+from gateway.domain.conversation.inbound import Address, Arrival, Inbound
 from gateway.domain.ids import EntryId
 from gateway.domain.text.texts import storable
 
@@ -45,35 +45,20 @@ class JournalEntry:
 
 def entry_of(arrival: Arrival) -> JournalEntry:
     """The entry for a message that the database does not have yet."""
-    inbound = _storable(arrival.inbound)
+    inbound: Inbound = _storable(arrival.inbound)
     kind: JournalKind = "edit" if inbound.edits is not None else "command" if command_in(inbound)[0] else "message"
     files = tuple(attachment.name or "file" for attachment in inbound.attachments)
     who = f"{inbound.sender.name}, forwarded from {inbound.forwarded}" if inbound.forwarded else inbound.sender.name
     return JournalEntry(arrival.id, kind, arrival.at, who, inbound.text, inbound, files)
 
 
-def _storable(inbound: Inbound) -> Inbound:
-    at, sender = inbound.address, inbound.sender
-    return replace(
-        inbound,
-        address=Address(storable(at.channel), storable(at.account), storable(at.chat), storable(at.thread)),
-        sender=Sender(storable(sender.id), storable(sender.name), sender.is_bot),
-        text=storable(inbound.text),
-        platform_id=storable(inbound.platform_id),
-        edits=None if inbound.edits is None else storable(inbound.edits),
-        earlier=tuple(replace(said, text=storable(said.text)) for said in inbound.earlier),
-        attachments=tuple(map(_storable_file, inbound.attachments)),
-        album=storable(inbound.album),
-        quoted=storable(inbound.quoted),
-        quoted_id=storable(inbound.quoted_id),
-        quoted_files=tuple(map(_storable_file, inbound.quoted_files)),
-        forwarded=storable(inbound.forwarded),
-        added=storable(inbound.added),
-    )
-
-
-def _storable_file(file: Attachment) -> Attachment:
-    return replace(file, ref=storable(file.ref), name=storable(file.name), mime=storable(file.mime))
+def _storable(value: Any) -> Any:
+    """The same with texts that the database can hold, at any depth."""
+    if isinstance(value, tuple):
+        return tuple(map(_storable, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: _storable(getattr(value, field.name)) for field in fields(value)})
+    return storable(value) if isinstance(value, str) else value
 
 
 NAME_LENGTH = 80

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 
 class Severity(StrEnum):
@@ -75,6 +76,9 @@ def _rule(severity: Severity, why: str, words: str, pattern: str | Chain, but: s
     return Rule(severity, why, frozenset(words.split()), found, unless, frozenset(also.split()))
 
 
+_severe, _note = partial(_rule, Severity.SEVERE), partial(_rule, Severity.NOTE)
+
+
 NET = re.compile(
     r"\b(?:curl|wget|nc|ncat|netcat|socat|scp|sftp|rsync|ssh|telnet|iwr|Invoke-WebRequest|urllib|urlopen|aiohttp|axios)\b"
     r"|\b(?:requests|httpx)\.\w+\(|\bfetch\(|XMLHttpRequest|\bsocket\.\w|\bhttps?://|\bwebhook\b",
@@ -96,72 +100,36 @@ _KEY_WORDS = "key token secret password credential"
 _PIPED = rf"\|\s*(?:sudo\s+)?{_RUN}"
 
 RULES = (
-    _rule(
-        Severity.SEVERE, "runs what it downloads", "curl wget iwr invoke-webrequest", Chain.of(_FETCH, (300, _PIPED))
+    _severe("runs what it downloads", "curl wget iwr invoke-webrequest", Chain.of(_FETCH, (300, _PIPED))),
+    _severe("runs what it downloads", "curl wget", Chain.of(rf"\b{_RUN}", (40, r"(?:<\(|\$\(|`)\s*(?:curl|wget)\b"))),
+    _severe("runs encoded commands", "base64 xxd uudecode openssl gunzip zcat", Chain.of(_DECODE, (200, _PIPED))),
+    _severe(
+        "runs encoded commands", "base64 xxd", Chain.of(rf"\b{_RUN}", (300, r"(?:base64\s+(?:-d|--decode)|xxd\s+-r)"))
     ),
-    _rule(
-        Severity.SEVERE,
-        "runs what it downloads",
-        "curl wget",
-        Chain.of(rf"\b{_RUN}", (40, r"(?:<\(|\$\(|`)\s*(?:curl|wget)\b")),
-    ),
-    _rule(
-        Severity.SEVERE,
-        "runs encoded commands",
-        "base64 xxd uudecode openssl gunzip zcat",
-        Chain.of(_DECODE, (200, _PIPED)),
-    ),
-    _rule(
-        Severity.SEVERE,
-        "runs encoded commands",
-        "base64 xxd",
-        Chain.of(rf"\b{_RUN}", (300, r"(?:base64\s+(?:-d|--decode)|xxd\s+-r)")),
-    ),
-    _rule(Severity.SEVERE, "runs encoded commands", "-e", r"\s-(?:e|ec|enc|encodedcommand)\s+[a-z0-9+/=]{40,}"),
-    _rule(
-        Severity.SEVERE,
+    _severe("runs encoded commands", "-e", r"\s-(?:e|ec|enc|encodedcommand)\s+[a-z0-9+/=]{40,}"),
+    _severe(
         "runs encoded commands",
         "b64decode atob fromhex unhexlify decompress rot13 fromcharcode",
         Chain.of(r"\b(?:exec|eval|system|Function|popen|run)\s*\(", (120, _UNPACK)),
     ),
-    _rule(
-        Severity.SEVERE,
-        "text written as character codes",
-        r"\x \u00",
-        r"(?:\\x[0-9a-f]{2}){16}|(?:\\u00[0-9a-f]{2}){16}",
-    ),
-    _rule(Severity.SEVERE, "opens a raw connection", "/dev/", r"/dev/(?:tcp|udp)/"),
-    _rule(
-        Severity.SEVERE,
-        "opens a raw connection",
-        "nc netcat",
-        Chain.of(r"\b(?:nc|ncat|netcat)\b", (60, r"\s-[a-z]*[ec]\b")),
-    ),
-    _rule(
-        Severity.SEVERE,
+    _severe("text written as character codes", r"\x \u00", r"(?:\\x[0-9a-f]{2}){16}|(?:\\u00[0-9a-f]{2}){16}"),
+    _severe("opens a raw connection", "/dev/", r"/dev/(?:tcp|udp)/"),
+    _severe("opens a raw connection", "nc netcat", Chain.of(r"\b(?:nc|ncat|netcat)\b", (60, r"\s-[a-z]*[ec]\b"))),
+    _severe(
         "names a service that collects data",
         "webhook requestbin ngrok pipedream burpcollaborator interact oast dnslog transfer",
         _COLLECTORS,
     ),
-    _rule(
-        Severity.SEVERE,
+    _severe(
         SENDS,
         _KEY_WORDS,
         Chain.of(rf"{_VARIABLE}(?P<tail>\w*)|{_NAMED}", (200, f"(?:{NET.pattern})")),
         _SENT_AS_USUAL,
         _NET_WORDS,
     ),
-    _rule(
-        Severity.SEVERE,
-        SENDS,
-        _KEY_WORDS,
-        Chain.of(f"(?:{NET.pattern})", (200, f"(?:{_KEYS})")),
-        _SENT_AS_USUAL,
-        _NET_WORDS,
-    ),
-    _rule(Severity.SEVERE, "an image that leaks data", "](", r"!\[[^\]]{0,200}\]\(\s*https?://[^)\s]{0,300}[{<$]"),
-    _rule(
-        Severity.SEVERE,
+    _severe(SENDS, _KEY_WORDS, Chain.of(f"(?:{NET.pattern})", (200, f"(?:{_KEYS})")), _SENT_AS_USUAL, _NET_WORDS),
+    _severe("an image that leaks data", "](", r"!\[[^\]]{0,200}\]\(\s*https?://[^)\s]{0,300}[{<$]"),
+    _severe(
         "tells the agent to ignore its instructions",
         "ignore disregard forget override",
         Chain.of(
@@ -171,8 +139,7 @@ RULES = (
         ),
         also="instruction prompt rule message direction",
     ),
-    _rule(
-        Severity.SEVERE,
+    _severe(
         "hides something from you",
         "not don't never without",
         Chain.of(
@@ -182,8 +149,7 @@ RULES = (
         ),
         also="user owner human person",
     ),
-    _rule(
-        Severity.SEVERE,
+    _severe(
         "bypasses your approval",
         "approval permission confirmation consent sandbox",
         Chain.of(
@@ -192,34 +158,19 @@ RULES = (
         ),
         also="without skip bypass disable avoid",
     ),
-    _rule(Severity.NOTE, "mentions keys or passwords", _KEY_WORDS, _KEYS),
-    _rule(
-        Severity.NOTE,
-        FILES,
-        "~/. id_rsa id_ed25519 /etc/ .env printenv environ keychain history supaclaw_ master",
-        PRIVATE.pattern,
+    _note("mentions keys or passwords", _KEY_WORDS, _KEYS),
+    _note(
+        FILES, "~/. id_rsa id_ed25519 /etc/ .env printenv environ keychain history supaclaw_ master", PRIVATE.pattern
     ),
-    _rule(
-        Severity.NOTE,
-        NETWORK,
-        _NET_WORDS,
-        NET.pattern,
-    ),
-    _rule(
-        Severity.NOTE,
+    _note(NETWORK, _NET_WORDS, NET.pattern),
+    _note(
         "installs software",
         "pip uv npm yarn brew apt cargo gem go npx",
         r"\b(?:pip3?|pipx|uv|npm|pnpm|yarn|brew|apt|apt-get|cargo|gem|go)\s+(?:install|add|get|i)\b|\b(?:npx|uvx)\s+\S",
     ),
-    _rule(
-        Severity.NOTE,
-        "mentions the agent's own files",
-        ".md .agents/",
-        r"\b(?:AGENTS|SOUL|TOOLS|USER|HEARTBEAT)\.md\b|\.agents/",
-    ),
-    _rule(Severity.NOTE, "a comment that a rendered page doesn't show", "<!--", r"<!--"),
-    _rule(
-        Severity.NOTE,
+    _note("mentions the agent's own files", ".md .agents/", r"\b(?:AGENTS|SOUL|TOOLS|USER|HEARTBEAT)\.md\b|\.agents/"),
+    _note("a comment that a rendered page doesn't show", "<!--", r"<!--"),
+    _note(
         "deletes files or raises rights",
         "rm sudo chmod mkfs",
         r"\brm\s+-[a-z]*[rf]|\bsudo\b|\bchmod\s+(?:777|\+s)|\bmkfs",

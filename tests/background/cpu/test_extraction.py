@@ -14,8 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.agent.limits import Limits
-from gateway.background.cpu import extraction as reading_module
-from gateway.background.cpu import transcription
+from gateway.background.cpu import extraction
 from gateway.background.cpu.executor import MAX_MEMORY_BYTES, Cpu, CpuJobFailed
 from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.conversation.model import Image, Prompt, Reply, ToolMessage, Usage, UserMessage
@@ -212,9 +211,9 @@ def die(*_: object) -> None:
 
 async def test_a_file_that_is_gone_is_told_as_gone(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> None:
-        raise reading_module.WorkspaceError("not_found", "uploads/a.pdf does not exist")
+        raise extraction.WorkspaceError("not_found", "uploads/a.pdf does not exist")
 
-    monkeypatch.setattr(reading_module.Workspace, "copy", nothing)
+    monkeypatch.setattr(extraction.Workspace, "copy", nothing)
     path = await ask(Reads(derived()))
     [(*_, problem)] = await path.rows(FOUND)
     assert problem == "it could not be read: uploads/a.pdf does not exist"
@@ -266,7 +265,7 @@ class TestRecordings:
                 path.channel.files[name] = name.encode()
                 await path.answers.wait(await path.tell("hear it", attachments=(Attachment(name, "voice.ogg"),)))
         problems = [problem for (*_, problem) in await path.rows(FOUND)]
-        assert (len(heard), sorted(problems)) == (1, ["", transcription.OUT_OF_BUDGET])
+        assert (len(heard), sorted(problems)) == (1, ["", extraction.OUT_OF_BUDGET])
 
     async def test_a_film_is_transcribed_too(self, ask: Ask, model: FakeModel) -> None:
         async def hear(name: str, mime: str, audio: bytes) -> Reply:
@@ -394,7 +393,7 @@ class TestRecordings:
             assert most > 3, "it was sent"
             return heard_as("  ")
 
-        monkeypatch.setattr(transcription, "MAX_AUDIO_BYTES", most)
+        monkeypatch.setattr(extraction, "MAX_AUDIO_BYTES", most)
         path = await ask(Reads(self.VOICE), b"sound", "voice.ogg", hear=hear)
         [(*_, said)] = await path.rows(FOUND)
         assert problem in said

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from gateway.background.cpu.scratch import ScratchFolder
+from gateway.background.cpu.executor import ScratchFolder
 
 
 async def test_what_a_killed_process_left_is_deleted_at_the_first_use(tmp_path: Path) -> None:

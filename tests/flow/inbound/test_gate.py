@@ -17,7 +17,7 @@ from gateway.flow.inbound import gate as gate_module
 from gateway.flow.inbound.gate import Gate
 from gateway.flow.people import Pairing, meet
 from gateway.store.connection.pool import Database
-from gateway.store.people import links, pairings, principals
+from gateway.store.people import accounts, pairings, principals
 from gateway.store.people.pairings import PairingRow
 from tests.fakes.eventually import eventually
 from tests.flow.path import MEMBER, OWNER, STRANGER, MessagePath, message
@@ -197,13 +197,13 @@ async def test_who_joins_does_not_wait_in_a_circle_with_who_is_let_in(
 ) -> None:
     """Who lets somebody in holds a chat of their own first, then what makes members; so must who joins that chat."""
     await gate.receive([message("hello")])
-    code, tried, settle = new_code(), [], links.settle
+    code, tried, settle = new_code(), [], accounts.settle
 
     async def counted(*arguments: Any, **more: Any) -> Any:
         tried.append(1)
         return await settle(*arguments, **more)
 
-    monkeypatch.setattr(links, "settle", counted)
+    monkeypatch.setattr(accounts, "settle", counted)
     await path.rows(
         "insert into links (code, principal_id, address_id) select $1, principal_id, id from addresses", code
     )

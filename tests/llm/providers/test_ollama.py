@@ -24,7 +24,7 @@ from gateway.llm.client import FirstAnswer, ModelClient, build_client
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_LINE_BYTES
 from gateway.llm.protocol.ollama import as_openai
-from gateway.llm.refusals import CONTEXT, Refusals
+from gateway.llm.vendors import CONTEXT, Refusals
 from tests.fakes.ollama import Body, FakeOllama, Installed, end, piece
 from tests.llm.chain import FakeClock, collect, last_reply
 

@@ -2,18 +2,18 @@ import asyncio
 
 from gateway.domain.people.credentials import CodeRefusal
 from gateway.store.delivery import addresses
-from gateway.store.people import links
-from gateway.store.people.links import LinkRow
+from gateway.store.people import accounts
+from gateway.store.people.accounts import LinkRow
 from tests.store.world import World
 
 
 async def offered(world: World, code: str) -> None:
     async with world.database.transaction() as tx:
-        await links.offer(tx, await addresses.get(tx, world.address), code)
+        await accounts.offer(tx, await addresses.get(tx, world.address), code)
 
 
 async def redeemed(world: World, code: str, who: str = "fake:2") -> LinkRow | CodeRefusal:
-    return await world.database.run(lambda tx: links.redeem(tx, who, code))
+    return await world.database.run(lambda tx: accounts.redeem(tx, who, code))
 
 
 async def test_a_code_joins_once_whoever_is_first(world: World) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from gateway.ingest.archive import checked_zip
-from gateway.ingest.office.parts import add_parts
+from gateway.ingest.documents import add_parts
 from gateway.ingest.output import MAX_COLUMNS, MAX_ROWS, Output, Unreadable
 
 if TYPE_CHECKING:
