@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr, TypeAdapter, model_validator
 
-from gateway.config.value_types import Duration, Hours, PublicUrl
+from gateway.config.value_types import Duration, Hours, Networks, PublicUrl
 from gateway.domain.settings import HttpUrl, ModelName, ModelSettings, PrivateEntry, VoiceReply
 from gateway.domain.time import zone
 
@@ -211,6 +211,9 @@ class WebSettings(Section):
     port: int = Field(8787, ge=0, le=65_535, description="Port to listen on (`SUPACLAW_PORT`); needs a restart.")
     public_url: PublicUrl | None = Field(
         None, description="Address of a reverse proxy in front (`SUPACLAW_PUBLIC_URL`); null: none; needs a restart."
+    )
+    proxies: Networks = Field(
+        (), description='Networks of a proxy on other machines, such as "10.0.0.0/8"; needs a restart.'
     )
     allowed_hosts: tuple[HostName, ...] = Field(
         (), description='More names that programs reach it by, such as "host.docker.internal"; without port.'
