@@ -17,7 +17,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 endef
 export LOOPBACK_UP
 
-.PHONY: run dev test setup test-offline fmt check wheel release bounds lint-workflows check-image bench attack chaos soak live clients mcp agentdojo test-openclaw
+.PHONY: run dev test setup test-offline fmt check wheel release bounds lint-workflows site check-image bench attack chaos soak live clients mcp agentdojo test-openclaw
 .DEFAULT_GOAL := run
 
 run: setup  ## Set up and start the gateway.
@@ -78,6 +78,9 @@ release: setup  ## Make what a release consists of: wheel, lock, bill of materia
 	    sed -e "s|@VERSION@|$${version%%-*}|; s|@SHA256@|$$1|; s|@REPOSITORY@|$(REPOSITORY)|" $$file >$(RELEASE)/$${file##*/}; done
 	@chmod +x $(RELEASE)/install.sh
 	@cd $(RELEASE) && sha256sum supaclaw* install.sh >SHA256SUMS && ls -l
+
+site: setup  ## Build the documentation as a site, strictly: build/site/index.html (SUPACLAW_REPOSITORY=address for links to code).
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 lint-workflows: setup  ## Look for weaknesses in .github.
 	@$(BIN)/zizmor --offline --quiet --no-progress --persona auditor .github

@@ -53,6 +53,7 @@ class ReadmeHook(MetadataHookInterface):
 def with_addresses(text: str, place: str) -> str:
     """`text` with its links to files below `place`; without a place only their words, and no pictures."""
     text = re.sub(r"!\[[^]]*\]\((?!https?:)[^)]*\)\n*", "", text)
+    text = text.replace("REPOSITORY", place.partition("/blob/")[0] or "REPOSITORY")
     return re.sub(r"\[([^]]*)\]\((?![a-z]+:)([^)]*)\)", rf"[\1]({place}/\2)" if place else r"\1", text)
 
 

@@ -3,15 +3,18 @@
 import logging
 import os
 import shutil
+import tempfile
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gateway.cli.connections.local_gateway import ask_gateway
+from gateway.cli.process.update import rehearse, this_program
 from gateway.cli.terminal.console import Style, echo, show_progress
 from gateway.cli.terminal.output import AsJson, print_json
 from gateway.config.environment import Environment
@@ -22,6 +25,11 @@ from gateway.logs import SecretMask, logging_to
 _MAX_WIDTH = 110
 _REQUEUE_SECONDS = 120.0
 _COLOURS = {FindingLevel.OK: Style.GREEN, FindingLevel.WARN: Style.YELLOW, FindingLevel.FAIL: Style.RED}
+
+_DRILL = "Restore a backup into a copy, start that and talk to it."
+Drill = Annotated[
+    Path | None, typer.Option("--restore-drill", metavar="FILE", exists=True, dir_okay=False, help=_DRILL)
+]
 
 
 def doctor(
@@ -34,6 +42,7 @@ def doctor(
     requeue: Annotated[
         bool, typer.Option("--requeue", help="Let the running gateway retry messages that it couldn't store.")
     ] = False,
+    drill: Drill = None,
     as_json: AsJson = False,
 ) -> None:
     """Find what keeps the gateway from working, and how to fix it. The exit code is 1 if a check fails.
@@ -46,6 +55,11 @@ def doctor(
         return
     if failpoints:
         _print_failpoints(as_json=as_json)
+        return
+    if drill:
+        with tempfile.TemporaryDirectory(prefix="supaclaw-") as folder:
+            rehearse(this_program(), drill.resolve(), Path(folder))
+        echo(f"{drill} was restored into a copy, which started and answered")
         return
     from gateway.app.checks import load_context, run_checks
     from gateway.app.checks.secrets import lookup_if_running

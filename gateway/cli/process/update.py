@@ -63,7 +63,7 @@ def _rehearse(program: Program, environment: Environment) -> None:
 
 
 def rehearse(program: Program, backup: Path, folder: Path) -> str:
-    """What the program answers to a message, on the backup if there is one; raises `OwnerMustAct` if it doesn't.
+    """The program's answer to a message, on the backup if there is one; raises `OwnerMustAct` if it gives none.
 
     The copy has an embedded database, no channel and no model: nothing of it reaches anybody.
     """
