@@ -8,7 +8,6 @@ import sys
 from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from pathlib import Path
-from typing import Protocol
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import one_line
@@ -33,27 +32,7 @@ class Version:
     requirement: str
 
 
-class Installation(Protocol):
-    """A place that can hold two versions at once."""
-
-    def newest(self) -> Version | None:
-        """The newest version, if it is higher than the one that runs; raises `OwnerMustAct` if nobody can say."""
-        ...
-
-    def install(self, version: Version) -> Program:
-        """Install it beside the one in use, or leave nothing of it behind and raise `OwnerMustAct`."""
-        ...
-
-    def use(self, version: Version) -> Program:
-        """Make it the one in use."""
-        ...
-
-    def go_back(self) -> Program:
-        """Make the version that runs this the one in use again."""
-        ...
-
-
-def find_installation() -> Installation:
+def find_installation() -> "Folder | Checkout":
     """The place of this program; raises `OwnerMustAct` with what to do if another program keeps it."""
     source, prefix = Path(__file__).parents[3], Path(sys.prefix)
     if (source / ".git").exists():
@@ -93,7 +72,7 @@ class Folder:
     folder: Path
 
     def newest(self) -> Version | None:
-        """As the package index says."""
+        """The newest of the package index, if it is higher; raises `OwnerMustAct` if that doesn't answer."""
         current = installed_version("supaclaw")
         command = "pip", "compile", "--no-deps", "--no-header", "--no-annotate", "--generate-hashes"
         told = self._uv(*command, "--python", sys.executable, "-", standard_input=f"supaclaw>={current}\n")
@@ -101,7 +80,10 @@ class Folder:
         return Version(found[1], told) if found and found[1] != current else None
 
     def install(self, version: Version) -> Program:
-        """SupaClaw by the hash that the index gave, and what it needs by the hashes within it."""
+        """Install it beside the one in use, or raise `OwnerMustAct` and leave nothing of it behind.
+
+        SupaClaw comes by the hash that the index gave, and what it needs by the hashes within it.
+        """
         place = self.folder / version.name
         try:
             self._uv("venv", "--quiet", "--clear", "--python", os.path.realpath(sys.executable), place)

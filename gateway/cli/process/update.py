@@ -18,7 +18,7 @@ import typer
 
 from gateway.app.storage.database import reach
 from gateway.cli.connections.local_gateway import START_SECONDS, LocalGateway, gateway_address
-from gateway.cli.process.installation import Installation, Program, Version, find_installation, run
+from gateway.cli.process.installation import Checkout, Folder, Program, Version, find_installation, run
 from gateway.cli.process.service import active_service
 from gateway.cli.terminal.console import echo, show_after_a_second
 from gateway.config.data.instance import known_instance_id, running_pid
@@ -89,7 +89,7 @@ def this_program() -> Program:
 class _Switch:
     """From the version that runs to one that was tried."""
 
-    installation: Installation
+    installation: Folder | Checkout
     version: Version
     environment: Environment
     service: str
