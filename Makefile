@@ -2,6 +2,7 @@
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 BIN := .venv/bin
 WHEEL := build/wheel
+RELEASE := build/release
 # Where people's own programs are, for `supaclaw` to be found from any folder.
 LINK := $(HOME)/.local/bin/supaclaw
 # Compiled imports halve the time to start; what is installed is compiled once, our own code when it is first used.
@@ -16,7 +17,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 endef
 export LOOPBACK_UP
 
-.PHONY: run dev test setup test-offline fmt check wheel bounds check-image bench attack chaos soak live clients mcp agentdojo test-openclaw
+.PHONY: run dev test setup test-offline fmt check wheel release bounds lint-workflows site check-image bench attack chaos soak live clients mcp agentdojo test-openclaw
 .DEFAULT_GOAL := run
 
 run: setup  ## Set up and start the gateway.
@@ -63,6 +64,26 @@ wheel: setup  ## Build the wheel, install it on its own (PYTHON=python3.14) and 
 	@cd / && "$(CURDIR)/$(WHEEL)/venv/bin/supaclaw" openclaw --help >/dev/null
 	@! find $(WHEEL)/venv/lib -name '*.pth' -not -name _virtualenv.pth | grep . || { echo "a package brings code that runs at every start" >&2; exit 1; }
 	@echo "the wheel installs and starts on $$($(WHEEL)/venv/bin/python --version)"
+
+release: setup  ## Make what a release consists of: wheel, lock, bill of materials, install script, formula (REPOSITORY=address).
+	@rm -rf $(RELEASE) && mkdir -p $(RELEASE)
+	@$(UV) export --quiet --locked --no-dev --no-emit-project --no-header --no-annotate --output-file gateway/requirements.txt
+	@$(UV) export --quiet --locked --no-dev --format cyclonedx1.5 --preview-features sbom-export --output-file $(RELEASE)/supaclaw.cdx.json
+	@SUPACLAW_REPOSITORY="$(REPOSITORY)" $(UV) build --quiet --wheel --out-dir $(RELEASE)
+	@rm $(RELEASE)/.gitignore
+	@$(UV) tool run --quiet --from twine==6.2.0 twine check --strict $(RELEASE)/*.whl
+	@! unzip -p $(RELEASE)/*.whl '*/METADATA' | grep -E '\]\((docs|gateway|[A-Z]+\.md)' || { echo "a link of README leads nowhere" >&2; exit 1; }
+	@set -- $$(cd $(RELEASE) && sha256sum *.whl); version=$${2#supaclaw-}; \
+	  for file in install.sh deploy/supaclaw.rb; do \
+	    sed -e "s|@VERSION@|$${version%%-*}|; s|@SHA256@|$$1|; s|@REPOSITORY@|$(REPOSITORY)|" $$file >$(RELEASE)/$${file##*/}; done
+	@chmod +x $(RELEASE)/install.sh
+	@cd $(RELEASE) && sha256sum supaclaw* install.sh >SHA256SUMS && ls -l
+
+site: setup  ## Build the documentation as a site, strictly: build/site/index.html (SUPACLAW_REPOSITORY=address for links to code).
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+lint-workflows: setup  ## Look for weaknesses in .github.
+	@$(BIN)/zizmor --offline --quiet --no-progress --persona auditor .github
 
 bounds: setup  ## Resolve with the lowest versions that pyproject.toml allows.
 	@mkdir -p build

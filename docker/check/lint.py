@@ -16,6 +16,8 @@ def lint() -> None:
     check(_tool(*HADOLINT, str(ROOT / "docker" / "Dockerfile")) == "", "hadolint has nothing to say of the Dockerfile")
     compose = ROOT / "docker-compose.yml"
     check("ok" in _tool(*SCHEMA, str(compose)), "docker-compose.yml follows the compose specification")
+    platforms = ROOT / "deploy" / "compose.yaml"
+    check("ok" in _tool(*SCHEMA, str(platforms)), "and so does deploy/compose.yaml")
     with tempfile.TemporaryDirectory() as folder:
         wrong = Path(folder, "docker-compose.yml")
         wrong.write_text(compose.read_text("utf-8").replace("read_only:", "readonly:", 1), "utf-8")

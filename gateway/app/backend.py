@@ -75,6 +75,8 @@ def _access(core: Core, way_in: WayIn, local_token: str) -> PageAccess:
         local_token=local_token,
         page_name=page,
         public_url=links.public_url and page_url(links.public_url, page),
+        proxies=core.current.config.web.proxies,
+        first_code=core.environment.first_code,
         allowed_hosts=lambda: core.current.config.web.allowed_hosts,
         lets_in=core.people.lets_in,
         links=links.logins,

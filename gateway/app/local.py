@@ -11,18 +11,42 @@ from pathlib import Path
 from secrets import token_hex, token_urlsafe
 
 from gateway.config.data.files import create_private, read_regular, write_regular
+from gateway.config.model import WebSettings
 from gateway.domain.errors import OwnerMustAct
 from gateway.llm.client import Description
 
 _PAGE = re.compile(r"claw-[0-9a-f]{20}\.localhost")
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen_as_configured(web: WebSettings, first_code: str) -> socket.socket:
+    """Listen, beyond loopback only behind a proxy that is named and speaks https, and with a code to sign in first.
+
+    Raises `OwnerMustAct`.
+    """
+    needed = {
+        "SUPACLAW_PUBLIC_URL=https://…": (web.public_url or "").startswith("https://"),
+        "SUPACLAW_PROXIES, its networks": bool(web.proxies) and all(each.prefixlen for each in web.proxies),
+        "SUPACLAW_SIGN_IN_CODE, 32 or more random characters": _is_strong(first_code),
+    }
+    missing = [name for name, there in needed.items() if not there]
+    if first_code and not _is_strong(first_code):
+        raise OwnerMustAct("SUPACLAW_SIGN_IN_CODE is too weak; set it to the output of `openssl rand -hex 32`")
+    if missing and web.proxies and not _loopback(web.host):
+        raise OwnerMustAct(f"behind a proxy, web.host {web.host} also needs {' and '.join(missing)}")
+    return listen(web.host, web.port, public=not missing)
+
+
+def _is_strong(code: str) -> bool:
+    """Whether random hexadecimal digits or letters have 128 bits."""
+    return len(code) >= 32 and len(set(code)) >= 8
+
+
+def listen(host: str, port: int, *, public: bool = False) -> socket.socket:
     """Open the web's socket, before everything else: early clients wait, and a port in use stops the start.
 
-    Raises `OwnerMustAct`, also for an address that other machines can reach.
+    Raises `OwnerMustAct`, also for an address that other machines can reach, unless `public`.
     """
-    if not _loopback(host):
+    if not (public or _loopback(host)):
         raise OwnerMustAct(
             f"web.host {host} would expose the gateway to other machines; use 127.0.0.1 and a tunnel or proxy in front"
         )
@@ -44,6 +68,9 @@ def reserve_other_loopback(listening: socket.socket) -> Iterator[None]:
     v4 = listening.family is socket.AF_INET
     host, port = "::1" if v4 else "127.0.0.1", listening.getsockname()[1]
     with ExitStack() as stack:
+        if not _loopback(listening.getsockname()[0]):  # other machines reach it, at addresses of their own
+            yield
+            return
         try:
             stack.enter_context(socket.socket(socket.AF_INET6 if v4 else socket.AF_INET)).bind((host, port))
         except OSError as exc:
@@ -62,12 +89,13 @@ def _loopback(host: str) -> bool:
 
 def is_secret(variable: str) -> bool:
     """Whether the value of an environment variable with this name must be hidden."""
-    return variable.endswith(("_KEY", "_TOKEN", "_SECRET", "_PASSWORD"))
+    return variable.endswith(("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_SIGN_IN_CODE"))
 
 
 def url(listening: socket.socket) -> str:
     """The socket's address for programs on this machine."""
     host, port = listening.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -15,7 +15,7 @@ import structlog
 from gateway import tools
 from gateway.app.assembly import assemble, assemble_way_in, open_core, open_secrets
 from gateway.app.gateway import Gateway
-from gateway.app.local import listen, local_token, reserve_other_loopback, url
+from gateway.app.local import listen_as_configured, local_token, reserve_other_loopback, url
 from gateway.app.storage.database import has_database, postgres
 from gateway.app.storage.restore import check_restore_finished
 from gateway.app.storage.upgrade import join_upgraded
@@ -84,7 +84,7 @@ async def _serve(
     """Start, run, stop. Slow modules are imported in a thread while Postgres starts."""
     stop, clock = stop_signal(), SystemClock()
     async with AsyncExitStack() as stack:
-        socket = stack.enter_context(listen(config.web.host, config.web.port))
+        socket = stack.enter_context(listen_as_configured(config.web, environment.first_code))
         stack.enter_context(reserve_other_loopback(socket))
         hold.record(url(socket))
         preloaded = asyncio.create_task(asyncio.to_thread(preload, enabled_channels(config.channels)), name="preload")

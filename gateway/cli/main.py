@@ -54,6 +54,7 @@ COMMANDS: Mapping[str, str | Group] = {
     "status": "process.control:status",
     "doctor": "process.doctor:doctor",
     "logs": "process.logs:logs",
+    "update": "process.update:update",
     "config": Group("Read, check and change config.json.", "process.config", "schema validate get set"),
     "service": Group("Start the gateway at boot, under systemd.", "process.service", "install uninstall"),
     "tasks": Group(

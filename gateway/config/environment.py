@@ -4,7 +4,7 @@ were started, so that commands find yours from anywhere. `load.py` has the other
 import os
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -114,6 +114,8 @@ class Environment:
     """The socket of the service that runs commands, where there is one."""
     own: Path | None = None
     """Where a worker keeps what no other process may share; None: in `data`, which then is this process's alone."""
+    first_code: str = field(default="", repr=False)
+    """Signs a browser in, once, where nobody can run a command."""
 
     @classmethod
     def read(cls, environ: Mapping[str, str], *, starting: bool = False) -> "Environment":
@@ -129,6 +131,7 @@ class Environment:
             workspace=Path(environ.get("SUPACLAW_WORKSPACE") or workspace).absolute(),
             fail=environ.get("SUPACLAW_FAIL") or None,
             sign_in=environ.get("SUPACLAW_SIGN_IN") or None,
+            first_code=environ.get("SUPACLAW_SIGN_IN_CODE", ""),
             workshop=Path(environ["SUPACLAW_WORKSHOP"]).absolute() if environ.get("SUPACLAW_WORKSHOP") else None,
             notify_socket=environ.get("NOTIFY_SOCKET") or None,
         )

@@ -194,6 +194,7 @@ SHORT_NAMES: Mapping[str, tuple[str, ...]] = {
     "SUPACLAW_MODEL": ("models", "primary"),
     "SUPACLAW_OWNER_NAME": ("owner", "name"),
     "SUPACLAW_PORT": ("web", "port"),
+    "SUPACLAW_PROXIES": ("web", "proxies"),
     "SUPACLAW_PUBLIC_URL": ("web", "public_url"),
     "SUPACLAW_TIMEZONE": ("owner", "timezone"),
 }

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr, TypeAdapter, model_validator
 
-from gateway.config.value_types import Duration, Hours, PublicUrl
+from gateway.config.value_types import Duration, Hours, Networks, PublicUrl
 from gateway.domain.settings import HttpUrl, ModelName, ModelSettings, PrivateEntry, VoiceReply
 from gateway.domain.time import zone
 
@@ -66,6 +67,14 @@ class CheckpointSettings(Section):
     """Checkpoints of the workspace."""
 
     every: Duration | None = Field(timedelta(minutes=10), description="Time between checkpoints; null: never.")
+
+
+class BackupSettings(Section):
+    """Backups that the gateway makes by itself, without secrets."""
+
+    every: Duration | None = Field(None, description="Time between two backups; null: none.")
+    to: Path | None = Field(None, description="A folder for them, of another machine at best; null: none.")
+    keep: int = Field(14, ge=1, description="How many of them to keep there.")
 
 
 class Exec(Section):
@@ -212,6 +221,9 @@ class WebSettings(Section):
     public_url: PublicUrl | None = Field(
         None, description="Address of a reverse proxy in front (`SUPACLAW_PUBLIC_URL`); null: none; needs a restart."
     )
+    proxies: Networks = Field(
+        (), description='Networks of a proxy on other machines, such as "10.0.0.0/8"; needs a restart.'
+    )
     allowed_hosts: tuple[HostName, ...] = Field(
         (), description='More names that programs reach it by, such as "host.docker.internal"; without port.'
     )
@@ -280,6 +292,7 @@ class Config(Section):
     heartbeat: HeartbeatSettings = Field(HeartbeatSettings(), description="Periodic checks by the agent.")
     compaction: Compaction = Field(Compaction(), description="When a long conversation is summarised.")
     checkpoints: CheckpointSettings = Field(CheckpointSettings(), description="Checkpoints of the workspace.")
+    backup: BackupSettings = Field(BackupSettings(), description="Backups that the gateway makes by itself.")
     workspace: WorkspaceStore = Field(WorkspaceStore(), description="The workspace on several machines.")
     tools: Tools = Field(Tools(), description="What the agent may use.")
     net: Net = Field(Net(), description="What may be reached in private networks.")

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta, tzinfo
+from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, ValidationError, WithJsonSchema
@@ -107,3 +108,8 @@ def parse_public_url(text: str) -> str:
 
 
 PublicUrl = Annotated[str, AfterValidator(parse_public_url)]
+Networks = Annotated[
+    tuple[IPv4Network | IPv6Network, ...],
+    BeforeValidator(lambda value: value.replace(",", " ").split() if isinstance(value, str) else value),
+]
+"""Networks in CIDR notation; a variable has them as text, with commas."""

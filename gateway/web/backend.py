@@ -36,7 +36,7 @@ from gateway.logs import SecretMask
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.work.steps import ModelUse
-from gateway.web.http.headers import page_url
+from gateway.web.http.headers import Proxies, page_url
 from gateway.web.links import LoginLinks, SecretLinks
 from gateway.workspace.files.tree import Workspace
 
@@ -76,6 +76,10 @@ class PageAccess:
     """The page's own host name on this machine."""
     public_url: str | None
     """The public address of a reverse proxy, as browsers see it."""
+    proxies: Proxies = ()
+    """Where that proxy is, if not on this machine."""
+    first_code: str = field(default="", repr=False)
+    """Signs a browser in, once; empty: there is none."""
     allowed_hosts: Callable[[], Collection[str]]
     """Further host names of this gateway."""
     lets_in: Callable[[Connection, PrincipalId], Awaitable[bool]]

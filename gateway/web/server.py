@@ -116,7 +116,7 @@ def build_app(backend: Backend) -> FastAPI:
     )
     app.add_middleware(SecurityHeaders)
     if public_url := backend.access.public_url:
-        app.add_middleware(ProxyHeaders, public_url=public_url)
+        app.add_middleware(ProxyHeaders, public_url=public_url, proxies=backend.access.proxies)
     return app
 
 
@@ -148,7 +148,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[dict[str, Connections]]:
     async with asyncio.TaskGroup() as group:
         group.create_task(site.topics.serve(site.stopping), name="topics")
         group.create_task(site.rights.serve(site.stopping), name="rights")
-        yield {"connections": Connections(proxied=site.access.public_url is not None)}
+        yield {"connections": Connections(site.access.proxies if site.access.public_url else None)}
         site.stopping.set()
 
 

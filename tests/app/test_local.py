@@ -3,7 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from gateway.app.local import is_secret, listen, local_token, page_name, url
+from gateway.app.local import (
+    is_secret,
+    listen,
+    listen_as_configured,
+    local_token,
+    page_name,
+    reserve_other_loopback,
+    url,
+)
+from gateway.config.model import WebSettings
 from gateway.domain.errors import OwnerMustAct
 
 
@@ -16,6 +25,40 @@ def test_a_port_in_use_says_what_to_set() -> None:
 def test_an_address_other_machines_can_reach_is_refused(host: str) -> None:
     with pytest.raises(OwnerMustAct, match="other machines"):
         listen(host, 0)
+
+
+CODE = "0123456789abcdef" * 2
+BEHIND = {
+    "host": "0.0.0.0",
+    "port": 0,
+    "public_url": "https://claw.example.org",
+    "proxies": "10.0.0.0/8, fd00::/8",
+}
+
+
+def test_behind_a_named_proxy_with_a_code_it_may_listen_for_other_machines() -> None:
+    with listen_as_configured(WebSettings.model_validate(BEHIND), CODE) as listening:
+        assert listening.getsockname()[0] == "0.0.0.0"
+        assert url(listening).startswith("http://127.0.0.1:")
+        with reserve_other_loopback(listening):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("left_out", "code", "told"),
+    [
+        ("public_url", CODE, "also needs SUPACLAW_PUBLIC_URL"),
+        ("proxies", CODE, "other machines"),
+        ("", "", "also needs SUPACLAW_SIGN_IN_CODE"),
+        ("", "short", "too weak"),
+        ("", "a" * 64, "too weak"),
+    ],
+)
+def test_a_public_start_that_lacks_anything_is_refused(left_out: str, code: str, told: str) -> None:
+    web = WebSettings.model_validate({key: value for key, value in BEHIND.items() if key != left_out})
+    with pytest.raises(OwnerMustAct, match=told) as refusal:
+        listen_as_configured(web, code)
+    assert not code or code not in str(refusal.value)
 
 
 def test_who_connects_before_anyone_answers_waits() -> None:

@@ -21,6 +21,7 @@ def test_a_section_is_told_as_json_with_its_defaults(supaclaw: Supaclaw) -> None
         "host": "127.0.0.1",
         "port": 8787,
         "public_url": None,
+        "proxies": [],
         "allowed_hosts": [],
     }
 

@@ -145,7 +145,10 @@ def test_what_is_no_json_object_is_refused_in_one_line(text: str, told: str) -> 
         ({"modles": {}}, "modles: unknown key; did you mean models?"),
         ({"web": {"prot": 1}}, "web.prot: unknown key; did you mean web.port?"),
         ({"temperature": 1}, "temperature: unknown key; did you mean models.params.temperature?"),
-        ({"web": {"zzz": 1}}, "web.zzz: unknown key; known: web.allowed_hosts, web.host, web.port, web.public_url"),
+        (
+            {"web": {"zzz": 1}},
+            "web.zzz: unknown key; known: web.allowed_hosts, web.host, web.port, web.proxies, web.public_url",
+        ),
         (
             {"models": {"providers": {"openai": {"api_kye": "sk-1"}}}},
             "models.providers.openai.api_kye: unknown key; did you mean models.providers.openai.api_key?",

@@ -227,3 +227,16 @@ async def test_from_an_embedded_to_an_external_postgres_without_secrets(
         assert telegram.token not in (new.home / "config.restored.json").read_text()
     finally:
         await new.close()
+
+
+async def test_the_doctor_restores_a_backup_into_a_copy_and_talks_to_it(embedded: GatewayProcess) -> None:
+    embedded.configure(configured())
+    await embedded.start()
+    file = embedded.home / "copy.tar.gz"
+    assert (await run(embedded, "backup", "--with-secrets", str(file))).code == 0
+
+    drill = await run(embedded, "doctor", "--restore-drill", str(file))
+    assert (drill.code, drill.told) == (0, f"{file} was restored into a copy, which started and answered\n")
+    file.write_bytes(file.read_bytes()[:-100])
+    damaged = await run(embedded, "doctor", "--restore-drill", str(file))
+    assert (damaged.code, "is not a complete SupaClaw backup" in damaged.told) == (1, True)

@@ -319,7 +319,7 @@ def test_an_address_of_any_kind_is_counted(peer: str) -> None:
             self.was_cut = True
             everyone.closed(self)
 
-    everyone = limits.Connections(proxied=True)
+    everyone = limits.Connections(proxies=())
     opened = [Fake() for _ in range(limits.ALL + 1)]
     for each in opened:
         everyone.idle(each, peer)

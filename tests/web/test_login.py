@@ -126,3 +126,21 @@ async def test_a_name_is_taken_while_its_token_lives(web: Web):
     found = await tokens.find(database, plain)
     assert found is not None
     assert [scope.value for scope in found.scopes] == ["chat", "read"]
+
+
+async def test_the_environments_code_signs_in_once_whatever_restarts(running: Running):
+    code = "5f" * 8 + "0123456789abcdef"
+    started = await running.start(first_code=code)
+    web = started.web
+    assert "SUPACLAW_SIGN_IN_CODE" in (await web.client.get("/login", headers=web.at_page)).text
+    assert (await web.client.post("/login", json={"secret": code[:-1]}, headers=web.at_page)).status_code == 401
+    assert (await web.client.post("/login", json={"secret": code}, headers=web.at_page)).json() == {"signed_in": True}
+    await started.stop()
+    again = await running.start(first_code=code)
+    refused = await again.web.client.post("/login", json={"secret": code}, headers=again.web.at_page)
+    assert (refused.status_code, "once, ever" in refused.text) == (401, True)
+    await again.stop()
+
+
+async def test_without_a_code_nothing_empty_signs_in(web: Web):
+    assert (await web.client.post("/login", json={"secret": ""}, headers=web.at_page)).status_code == 401

@@ -1,10 +1,13 @@
 from collections.abc import AsyncIterator
+from ipaddress import ip_network
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
 from gateway.config.machine import SystemClock
-from gateway.web.http.headers import hosts_of, page_url
+from gateway.web.http.headers import ProxyHeaders, hosts_of, page_url
 from tests.web.conftest import BEARER, PAGE_NAME, Running, Web
 
 PUBLIC = "https://claw.example.org"
@@ -173,3 +176,25 @@ async def test_without_a_public_address_nothing_forwarded_is_believed(web: Web):
     codes = [await guess(web.client, **{"X-Forwarded-For": f"198.51.100.{n}"}) for n in range(25)]
 
     assert codes[-1] == 429
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "seen"),
+    [
+        ("10.1.2.3", "198.51.100.1, 203.0.113.9", "203.0.113.9"),
+        ("10.1.2.3", "203.0.113.9, 10.4.4.4", "203.0.113.9"),
+        ("::ffff:10.1.2.3", "203.0.113.9", "203.0.113.9"),
+        ("127.0.0.1", "203.0.113.9", "203.0.113.9"),
+        ("192.0.2.7", "203.0.113.9", "Only web.proxies may connect."),
+    ],
+)
+async def test_a_proxy_elsewhere_names_the_client_and_nobody_else_connects(peer: str, forwarded: str, seen: str):
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse(f"{scope['scheme']} {scope['client'][0]}")(scope, receive, send)
+
+    guarded = ProxyHeaders(app, PUBLIC, (ip_network("10.0.0.0/8"),))
+    transport = httpx.ASGITransport(guarded, client=(peer, 1))
+    async with httpx.AsyncClient(transport=transport, base_url="http://claw.example.org") as client:
+        told = (await client.get("/", headers={"X-Forwarded-For": forwarded})).text
+
+    assert told.removeprefix("https ") == seen

@@ -23,6 +23,7 @@ from gateway.store.work.retention import TableSize
 
 _FAR_MS = 50.0
 _SKEW_SECONDS = 5.0
+_SUPABASE_FREE_MB = 500
 
 
 def check_database(context: CheckContext) -> Iterator[Finding]:
@@ -43,6 +44,8 @@ def check_database(context: CheckContext) -> Iterator[Finding]:
     except SupaclawError as error:
         log = data / "logs" / "postgres.log"
         fix = "check database.url, and that this server runs" if url else f"see {log}; `supaclaw down`, `supaclaw up`"
+        if url and ".supabase.c" in url.get_secret_value():
+            fix = "restore the project in Supabase's dashboard if it is paused; else check database.url"
         yield fail(str(error), fix)
 
 
@@ -58,6 +61,9 @@ def judge(server: ServerFacts) -> Iterator[Finding]:
     if server.denied:
         fix = "grant all on all tables in schema supaclaw to the role of database.url"
         yield fail(f"the role may not read and write {server.denied}", fix)
+    if (size := server.supabase_bytes / 1e6) > 0.8 * _SUPABASE_FREE_MB:
+        text = f"Supabase has {size:.0f} MB; a free project becomes read-only at {_SUPABASE_FREE_MB} MB"
+        yield warn(text, "shorten retention.keep, set models.embedding to none, or enlarge it")
     migrations = f"migrations: {server.migrations} of {known} applied"
     if server.migrations < known:
         yield warn(migrations, "the next start of the gateway applies the rest")

@@ -68,14 +68,15 @@ def check_clock(
 
 def check_port(context: CheckContext) -> Iterator[Finding]:
     """Check that the web port is free, or that our own gateway holds it."""
-    from gateway.app.local import listen, reserve_other_loopback
+    from gateway.app.local import listen_as_configured, reserve_other_loopback
 
     web = context.config.web
     if pid := running_pid(context.environment.data):
         yield ok(f"the gateway (pid {pid}) is using it")
         return
     try:
-        with listen(web.host, web.port) as socket, reserve_other_loopback(socket):
+        code = context.environment.first_code
+        with listen_as_configured(web, code) as socket, reserve_other_loopback(socket):
             pass
     except OwnerMustAct as error:
         yield refused(error)

@@ -1,7 +1,7 @@
 """Upkeep: timed jobs, the watches on the process, and its health."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -10,6 +10,7 @@ from gateway.app.parts.core import Core, Records
 from gateway.app.parts.turns import Turns
 from gateway.app.parts.way_out import WayOut
 from gateway.app.parts.work import Work
+from gateway.app.storage.backup import ScheduledBackup
 from gateway.background.budgets import EmbeddingApproval
 from gateway.background.upkeep.event_loop import LagMonitor
 from gateway.background.upkeep.health import Health, notify_systemd
@@ -84,7 +85,7 @@ def build_upkeep(
     )
     heartbeat = _heartbeat(core, way_out, turns, work)
     indexing = _indexing(core, records, workplace)
-    looks = _looks(core, records, turns, work, heartbeat, indexing, workplace)
+    looks = _looks(core, records, turns, work, heartbeat, indexing, workplace, way_out.notices.tell_owner)
     job_table = _job_table(core, looks, workplace)
     return Upkeep(
         health=health,
@@ -168,6 +169,7 @@ def _looks(
     heartbeat: Heartbeat,
     indexing: Indexing,
     workplace: Workplace,
+    tell_owner: Callable[[str], Awaitable[None]],
 ) -> Mapping[str, Look]:
     """The jobs of the job table, by name; people see the name and the date."""
     current, clock, database = core.current, core.clock, core.database
@@ -190,6 +192,7 @@ def _looks(
         SECRETS: SecretReload(core.secrets, clock).look,
         EMBED: indexing.look,
         FILES: only_if(lambda: keeps_files or not workplace.here, work.file_sync.look),
+        "backup": ScheduledBackup(core.environment, lambda: current.config, database, tell_owner, clock).look,
         "consolidation": Interval(lambda: CONSOLIDATION_INTERVAL, consolidation.look, clock).look,
         "checkpoints": Interval(lambda: current.config.checkpoints.every, records.checkpointing.run, clock, first).look,
         LOG_PRUNING: Interval(lambda: DAY, logs.run, clock).look,

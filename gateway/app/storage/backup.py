@@ -10,8 +10,9 @@ import stat
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import version
@@ -44,7 +45,8 @@ from gateway.config.environment import Environment
 from gateway.config.load import is_reference, parse_json, read
 from gateway.config.model import Config
 from gateway.config.problems import KeyPath, dotted
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.time import Clock
 from gateway.logs import SecretMask
 from gateway.store.connection.pool import Database
 from gateway.store.dump import DatabaseSnapshot, Table, snapshot
@@ -53,6 +55,7 @@ from gateway.workspace.files.disk import mostly_holes
 from gateway.workspace.files.paths import MAX_LEVELS
 
 _LEVEL = 4
+_SCHEDULED = "supaclaw-{}.tar.gz"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -216,6 +219,43 @@ async def back_up(
             await asyncio.to_thread(writer.add, MANIFEST, told)
     record_backup(environment.data, path, manifest.created)
     return manifest
+
+
+@dataclass(slots=True)
+class ScheduledBackup:
+    """A backup whenever the newest in the folder is older than `backup.every`, whatever restarts."""
+
+    environment: Environment
+    config: Callable[[], Config]
+    database: Database
+    tell_owner: Callable[[str], Awaitable[None]]
+    clock: Clock
+    _failed: bool = False
+
+    async def look(self) -> datetime | None:
+        """Back up if it is due; return when it is due next. Raises `SupaclawError`, told once until it works again."""
+        config, now = self.config(), self.clock.now()
+        if config.backup.every is None or config.backup.to is None:
+            return None
+        kept = sorted(config.backup.to.glob(_SCHEDULED.format("*")))
+        due = datetime.fromtimestamp(kept[-1].stat().st_mtime, UTC) + config.backup.every if kept else now
+        if due > now:
+            return due
+        try:
+            await self._back_up(config, config.backup.to / _SCHEDULED.format(f"{now:%Y-%m-%dT%H%M%SZ}"))
+        except SupaclawError as error:
+            if not self._failed:
+                await self.tell_owner(f"The scheduled backup failed: {error}")
+            self._failed = True
+            raise
+        self._failed = False
+        for old in kept[: len(kept) + 1 - config.backup.keep]:
+            old.unlink()
+        return now + config.backup.every
+
+    async def _back_up(self, config: Config, file: Path) -> None:
+        reached = nullcontext(self.database)
+        await back_up(self.environment, config, file, reached, force=True, with_secrets=False, environ=os.environ)
 
 
 def _checked_path(environment: Environment, config: Config, path: Path, *, force: bool) -> Path:

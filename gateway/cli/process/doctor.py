@@ -3,15 +3,18 @@
 import logging
 import os
 import shutil
+import tempfile
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gateway.cli.connections.local_gateway import ask_gateway
+from gateway.cli.process.update import rehearse, this_program
 from gateway.cli.terminal.console import Style, echo, show_progress
 from gateway.cli.terminal.output import AsJson, flag, print_json, print_result
 from gateway.config.environment import Environment
@@ -23,6 +26,11 @@ _MAX_WIDTH = 110
 _REQUEUE_SECONDS = 120.0
 _COLOURS = {FindingLevel.OK: Style.GREEN, FindingLevel.WARN: Style.YELLOW, FindingLevel.FAIL: Style.RED}
 
+_DRILL = "Restore a backup into a copy, start that and talk to it."
+Drill = Annotated[
+    Path | None, typer.Option("--restore-drill", metavar="FILE", exists=True, dir_okay=False, help=_DRILL)
+]
+
 
 def doctor(
     failpoints: Annotated[
@@ -32,6 +40,7 @@ def doctor(
     requeue: Annotated[
         bool, flag("Let the running gateway retry messages that it couldn't store.", "--requeue")
     ] = False,
+    drill: Drill = None,
     as_json: AsJson = False,
 ) -> None:
     """Find what keeps the gateway from working, and how to fix it. The exit code is 1 if a check fails.
@@ -45,6 +54,11 @@ def doctor(
     if failpoints:
         steps = {step.value: step.about for step in Step}
         print_result(steps, "\n".join(f"{name:18} {about}" for name, about in steps.items()), as_json=as_json)
+        return
+    if drill:
+        with tempfile.TemporaryDirectory(prefix="supaclaw-") as folder:
+            rehearse(this_program(), drill.resolve(), Path(folder))
+        echo(f"{drill} was restored into a copy, which started and answered")
         return
     from gateway.app.checks import load_context, run_checks
     from gateway.app.checks.stored import lookup_if_running

@@ -76,6 +76,11 @@ def uninstall(user: ForUser = None) -> None:
     echo(f"{systemd.file} is removed; the data is kept")
 
 
+def active_service() -> str:
+    """The option that names the service which runs the gateway of this login or machine; "" if none does."""
+    return next((f"--{kind}" for kind in ("user", "system") if _Systemd(kind == "user").runs()), "")
+
+
 def unit_text(environment: Environment, account: str | None, version: int) -> str:
     """The unit of this installation: a system unit that runs as `account`, or for None one of a login.
 

@@ -15,6 +15,7 @@ select split_part(current_setting('server_version'), ' ', 1) as version,
         where relnamespace = to_regnamespace('supaclaw') and relkind = 'r'
           and not (has_table_privilege(oid, 'select') and has_table_privilege(oid, 'insert')
                    and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete'))) as denied,
+       case when to_regrole('supabase_admin') is null then 0 else pg_database_size(current_database()) end as supabase,
        clock_timestamp() as now
 """
 
@@ -26,7 +27,10 @@ where relkind = 'r' and relnamespace = 'supaclaw'::regnamespace
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """The server's answers. `migrations` counts those applied; its clock may be ahead of ours; `denied` are tables."""
+    """The server's answers. `migrations` counts those applied; its clock may be ahead of ours; `denied` are tables.
+
+    `supabase_bytes` is the size of the whole database if it is one of Supabase's.
+    """
 
     version: str
     read_only: bool
@@ -34,6 +38,7 @@ class ServerFacts:
     round_trip_ms: float
     ahead_seconds: float
     denied: str = ""
+    supabase_bytes: int = 0
 
 
 async def look(database: Database) -> ServerFacts:
@@ -46,7 +51,10 @@ async def look(database: Database) -> ServerFacts:
         since = time.perf_counter()
         await connection.execute("select 1")
         round_trip = time.perf_counter() - since
-    return ServerFacts(row["version"], row["read_only"], applied, round_trip * 1000, ahead, row["denied"] or "")
+    denied = row["denied"] or ""
+    return ServerFacts(
+        row["version"], row["read_only"], applied, round_trip * 1000, ahead, denied, supabase_bytes=row["supabase"]
+    )
 
 
 async def size_of_tables(database: Database) -> int:

@@ -95,6 +95,11 @@ async def enter(
     return InboxId(found) if found else None
 
 
+async def newest(conn: Connection) -> int:
+    """The number of the last arrival; 0 before the first."""
+    return int(await conn.fetchval("select coalesce(max(id), 0) from inbox"))
+
+
 async def find_duplicate(conn: Connection, inbound: Inbound) -> InboxRow | None:
     """The first arrival of the same thing."""
     at = inbound.address

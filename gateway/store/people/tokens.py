@@ -195,6 +195,12 @@ async def _insert(
     return row
 
 
+async def spend(database: Database, code: str) -> bool:
+    """Use up a code that works once on this database, ever; False if it was used before."""
+    sql = "insert into meta (key, value) values ('code ' || $1, 'true') on conflict do nothing returning true"
+    return bool(await database.run(lambda tx: tx.fetchval(sql, sha256(code))))
+
+
 async def find(database: Database, plain: str) -> LiveToken | None:
     """The credential with this plain text unless it was revoked; whether it is still `valid` is for the caller."""
     async with database.connection() as conn:

@@ -1,5 +1,6 @@
 """The pages behind one-time links: signing in and out, and the form for a person's own secret or file."""
 
+import hmac
 import re
 from typing import Annotated
 
@@ -31,7 +32,7 @@ class SignInLink(BaseModel):
 @router.get("/login", dependencies=[Depends(public)])
 async def page(request: Request, site: AtSite) -> Response:
     """The sign-in page; given a link, its script signs in."""
-    return site.pages.page(request, "login.html", title="Sign in")
+    return site.pages.page(request, "login.html", title="Sign in", by_code=site.access.first_code)
 
 
 @router.get("/login/state", dependencies=[Depends(public)])
@@ -46,8 +47,8 @@ async def redeem(request: Request, site: AtSite, link: SignInLink) -> Response:
     if not at_page(request):
         raise Refused(403, "wrong_address", "Open the link exactly as printed: the page has its own address.")
     now = site.clock.now()
-    if not site.access.links.redeem(link.secret, now):
-        message = "This link was already used, or is older than ten minutes. Print a new one."
+    if not (site.access.links.redeem(link.secret, now) or await _spent(site, link.secret)):
+        message = "This link was already used, or is older than ten minutes. Print a new one. A code works once, ever."
         raise site.throttle.failed(client_of(request), Refused(401, "invalid_link", message))
     name = request.headers.get("user-agent", "")[:200]
     _, plain = await tokens.sign_in(site.database, site.owner.id, name, now)
@@ -62,6 +63,14 @@ async def redeem(request: Request, site: AtSite, link: SignInLink) -> Response:
         path="/",
     )
     return response
+
+
+async def _spent(site: Site, code: str) -> bool:
+    """Whether it is the environment's code, which is used up now."""
+    first = site.access.first_code
+    return (
+        first != "" and hmac.compare_digest(code.encode(), first.encode()) and await tokens.spend(site.database, code)
+    )
 
 
 @router.post("/logout")

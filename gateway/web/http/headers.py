@@ -1,12 +1,13 @@
 """Headers: the security headers of every response, the page's own host and cookie, other origins, a reverse proxy."""
 
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
+from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 CSP = (
@@ -113,40 +114,46 @@ def hosts_of(public_url: str | None) -> frozenset[str]:
     return frozenset({url.netloc} if url.port else {url.netloc, f"{url.netloc}:{_DEFAULT_PORTS[url.scheme]}"})
 
 
+Proxies = tuple[IPv4Network | IPv6Network, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ProxyHeaders:
     """Sets the scheme of requests to the public address, and the real client of all that a proxy passed on.
 
-    The proxy runs on this machine, so X-Forwarded-For is trusted from a loopback peer only, whatever Host it sends.
-    Each proxy appends its peer: the client is the last entry that is not on this machine.
+    X-Forwarded-For is trusted from a peer on this machine or in `proxies` only, whatever Host it sends; other peers get
+    nothing. Each proxy appends its peer: the client is the last entry that isn't one of them.
     """
 
     app: ASGIApp
     public_url: str
+    proxies: Proxies = ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on."""
         if scope["type"] == "http":
             headers = Headers(scope=scope)
-            scope = {**scope, "client": _client(scope, headers)}
+            if (peer := scope.get("client")) and not is_proxy(peer[0], self.proxies):
+                await PlainTextResponse("Only web.proxies may connect.", 403)(scope, receive, send)
+                return
+            scope = {**scope, "client": _client(scope, headers, self.proxies)}
             if headers.get("host", "").lower() in hosts_of(self.public_url):
                 scope["scheme"] = urlsplit(self.public_url).scheme
         await self.app(scope, receive, send)
 
 
-def is_loopback(client: str) -> bool:
-    """Whether the address is this machine's own; raises `ValueError` if it isn't an address."""
-    address = ip_address(client)
-    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+def is_proxy(peer: str, proxies: Proxies) -> bool:
+    """Whether the address is this machine's own or a proxy's; raises `ValueError` if it isn't an address."""
+    address = ip_address(peer)
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or any(address in network for network in proxies)
 
 
-def _client(scope: Scope, headers: Headers) -> tuple[str, int] | None:
+def _client(scope: Scope, headers: Headers, proxies: Proxies) -> tuple[str, int] | None:
     """The client that a proxy named; the peer itself if there is no valid name."""
     peer: tuple[str, int] | None = scope.get("client")
     hops = ",".join(headers.getlist("x-forwarded-for")).split(",")
     try:
-        if peer is None or not is_loopback(peer[0]):
-            return peer
-        return next(((hop.strip(), 0) for hop in reversed(hops) if not is_loopback(hop.strip())), peer)
+        return next(((hop.strip(), 0) for hop in reversed(hops) if not is_proxy(hop.strip(), proxies)), peer)
     except ValueError:
         return peer

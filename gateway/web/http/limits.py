@@ -22,7 +22,7 @@ from gateway.store.connection.pool import Database
 from gateway.store.people import tokens
 from gateway.store.people.tokens import LiveToken
 from gateway.web.http.errors import Refused
-from gateway.web.http.headers import is_loopback
+from gateway.web.http.headers import Proxies, is_proxy
 
 ALL = 512
 """Open connections, far below the number of files that a process may open (1,024)."""
@@ -50,8 +50,8 @@ class Connections:
     A client with many connections loses its own; a request with a valid credential is safe until it is answered.
     """
 
-    def __init__(self, *, proxied: bool) -> None:
-        self._proxied = proxied
+    def __init__(self, proxies: Proxies | None) -> None:
+        self._proxies = proxies
         allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         self._most = ALL if allowed == resource.RLIM_INFINITY else min(ALL, allowed // 2)
         self._waiting: dict[Connection, str | None] = {}
@@ -60,7 +60,7 @@ class Connections:
 
     def idle(self, connection: "Connection", peer: str) -> None:
         """Count it as waiting for headers; until then a connection of the proxy belongs to no client."""
-        self.wait(connection, None if self._proxied and is_loopback(peer) else canonical(peer))
+        self.wait(connection, None if self._proxies is not None and is_proxy(peer, self._proxies) else canonical(peer))
 
     def wait(self, connection: "Connection", client: str | None) -> None:
         """Count it for this client, without an admitted request."""

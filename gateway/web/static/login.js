@@ -1,8 +1,9 @@
-// Redeems the one-time secret of a sign-in link. It is in the fragment, so it never reached a log on its way here.
-const secret = new URLSearchParams(location.hash.slice(1)).get("t");
+// Redeems the one-time secret of a sign-in link, which is in the fragment, so it never reached a log on its way here; or the
+// code of the environment, from the form.
+const link = new URLSearchParams(location.hash.slice(1)).get("t");
 history.replaceState(null, "", location.pathname);
 
-async function signIn() {
+async function signIn(secret) {
   const answer = secret
     ? await fetch("/login", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ secret }) })
     : await fetch("/login/state");
@@ -12,4 +13,8 @@ async function signIn() {
   problem.textContent = said.error?.message;
 }
 addEventListener("hashchange", () => location.reload());        // a link that was opened in the tab of this page
-signIn();
+document.querySelector("form")?.addEventListener("submit", event => {
+  event.preventDefault();
+  signIn(event.target.elements.code.value.trim());
+});
+signIn(link);

@@ -112,3 +112,11 @@ def test_a_database_that_does_not_answer_fails_and_hides_the_password(examine: E
 
     assert (finding.level, finding.fix) == ("fail", "check database.url, and that this server runs")
     assert "hush" not in finding.text
+
+
+def test_a_supabase_project_that_fills_up_is_told_before_it_is_read_only() -> None:
+    full = replace(WELL, supabase_bytes=401_000_000)
+    about = "Supabase has 401 MB; a free project becomes read-only at 500 MB"
+
+    assert about in [finding.text for finding in judge(full)]
+    assert about not in [finding.text for finding in judge(replace(WELL, supabase_bytes=399_000_000))]

@@ -43,6 +43,7 @@ def test_what_is_not_written_has_its_default(path: Path) -> None:
         "host": "127.0.0.1",
         "port": 9000,
         "public_url": None,
+        "proxies": [],
         "allowed_hosts": [],
     }
     assert config_file.get_key(path, "database.url", {}) is None

@@ -1,0 +1,1 @@
+"""Of a release: what people install, and how it is built."""
