@@ -257,7 +257,8 @@ class InboundFlow:
                 self.signals.outbox.set()  # it may have got a notice
             case StartTurn() | Edit() if accepted.message_id is not None and not accepted.duplicate:
                 self.signals.tasks.set()
-                self.signals.outbox.set()  # an edit may have closed a question
+                if isinstance(accepted.decision, Edit):
+                    self.signals.outbox.set()  # it may have closed a question
                 if goes_on(arrival):
                     asyncio.get_running_loop().call_later(ALBUM_SECONDS, self.signals.tasks.set)
                 if accepted.session_id is not None:
