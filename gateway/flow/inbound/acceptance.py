@@ -68,6 +68,8 @@ class Rehearsal:
 
     async def _write(self, tx: Connection, arrival: Arrival) -> None:
         await self.writer.write(tx, arrival, None, Role.OWNER, StartTurn())
+        more = replace(arrival.inbound, platform_id=f"{arrival.inbound.platform_id}-2")
+        await self.writer.accept(tx, Arrival(EntryId(uuid4()), more, arrival.at), Role.OWNER)
         at = await addresses.lock(tx, arrival.inbound.address)
         assert at is not None, "it was just added"
         notice = Notice("rehearsal")
@@ -240,7 +242,7 @@ class InboundFlow:
         if isinstance(decision, Ignore):
             self.journal.stored(arrival, place, None)
             return Accepted(decision)
-        accepted = await self.database.run(lambda tx: self.writer.write(tx, arrival, place, role, decision))
+        accepted = await self.writer.store(self.database, arrival, place, role, decision)
         self.failpoints.reach(Step.INBOUND_COMMITTED)
         self.journal.stored(arrival, place, accepted.session_id)
         await self._follow(accepted, arrival)

@@ -163,15 +163,8 @@ async def said_by_person(conn: Connection, session: SessionId, message: MessageI
 
 async def other_versions(conn: Connection, session: SessionId) -> set[MessageId]:
     """The other versions of this branch's messages; empty if it is not a branch."""
-    sql = """with behind as (
-                select p.id, p.until from past($1) p where p.depth > 0
-                union all
-                select s.id, s.parent_seq from sessions s join past($1) p on s.parent_id = p.id
-                where s.id not in (select id from past($1)))
-              select m.id from behind b cross join lateral (
-                select id from messages where session_id = b.id and seq > b.until order by seq desc limit $2) m
-              order by m.id desc limit $2"""
-    return {MessageId(row["id"]) for row in await conn.fetch(sql, session, MAX_OTHER_VERSIONS)}
+    rows = await conn.fetch("select other_versions($1, $2) as id", session, MAX_OTHER_VERSIONS)
+    return {MessageId(row["id"]) for row in rows}
 
 
 async def with_versions(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
