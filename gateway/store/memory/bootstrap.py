@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from gateway.domain.ids import PrincipalId, SessionId
+from gateway.domain.ids import MessageId, PrincipalId, SessionId
 from gateway.domain.memory.memories import DEFAULT_AGENT, Memory
 from gateway.domain.principals import Label
 from gateway.memory.wording import LastSession
@@ -61,7 +61,8 @@ _DIGEST = """with {}, {}
 select md5(concat(
   (select string_agg(concat(id, ' ', xmin), ',' order by id) from memories where id in (select id from chosen)),
   (select concat(ended_at, label, lines) from before),
-  (select string_agg(newer::text, ',' order by newer.row) from newer)))"""
+  (select string_agg(newer::text, ',' order by newer.row) from newer))) as version,
+  array(select other_versions($7, $8)) as others"""
 _CANDIDATES = _EACH.format(_CHOSEN)
 _OF_LAST = REPLACED.format(rows="array(select unnest(rows) from before)")
 _LAST_CHAT = _BEFORE.format(_LAST.format(session="$6", replaced=_OF_LAST))
@@ -92,6 +93,10 @@ async def candidates(
     return await fetch_all(conn, memory_of, _CANDIDATES, principal, as_of, at_most, agent, ENOUGH, _further(tags))
 
 
+MAX_OTHER_VERSIONS = 1_000
+"""The newest messages of other versions that are compared."""
+
+
 async def version(
     conn: Connection,
     principal: PrincipalId,
@@ -100,9 +105,16 @@ async def version(
     tags: Collection[str],
     at_most: Label,
     agent: str = DEFAULT_AGENT,
-) -> str:
-    """A digest of both; it differs once any of their rows was changed, forgotten or deleted."""
-    return str(await conn.fetchval(_VERSION, principal, as_of, at_most, agent, ENOUGH, _further(tags), session))
+) -> tuple[str, frozenset[MessageId]]:
+    """A digest of both, which differs once any of their rows was changed, forgotten or deleted.
+
+    With it, the other versions of the messages of the session, if that is a branch.
+    """
+    row = await conn.fetchrow(
+        _VERSION, principal, as_of, at_most, agent, ENOUGH, _further(tags), session, MAX_OTHER_VERSIONS
+    )
+    assert row is not None, "it has no condition"
+    return row["version"], frozenset(map(MessageId, row["others"]))
 
 
 def _further(tags: Collection[str]) -> list[str]:

@@ -1,8 +1,9 @@
 """Memories and summaries: stored once, replaced rather than overwritten, each with where it was learned."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from asyncpg import Record
 
@@ -233,7 +234,7 @@ def filtering(principal: PrincipalId, which: MemoryFilter) -> tuple[object, ...]
     )
 
 
-def memory_of(row: Record) -> Memory:
+def memory_of(row: Record | Mapping[str, Any]) -> Memory:
     """From its row of the view `remembered`."""
     known = {
         "kind": Kind(row["kind"]),

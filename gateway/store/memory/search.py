@@ -23,7 +23,10 @@ Prior = Callable[[MemoryHit], float | None]
 """Added to the score of a row; None leaves it out."""
 _WEAK_SCORE, _WEAK_WORDS = 6.5, 0.34
 _WEAK_WORDS_ALONE = 0.08
-_HYBRID = "select * from hybrid_search($1, $13, $14, $15, {}, $16, $17, $18)"
+_HYBRID = """
+select found.score, found.words, found.cosine, found.shown, r.*
+from hybrid_search($1, $13, $14, $15, {}, $16, $17, $18) with ordinality found (id, score, words, cosine, shown, place)
+left join remembered r on r.id = found.id and found.shown order by found.place"""
 
 
 class WrongDimension(SupaclawError):
@@ -84,7 +87,7 @@ async def hybrid(
         importance,
         recency,
     )
-    hits = await _hits(conn, [row for row in rows if row["shown"]])
+    hits = [_hit(row) for row in rows if row["id"] is not None]
     lifts = [(0.0 if prior is None else prior(hit), hit) for hit in hits]
     scored = [(hit.score + lift, hit) for lift, hit in lifts if lift is not None]
     best = sorted(scored, key=itemgetter(0), reverse=True)[:k]
@@ -122,7 +125,7 @@ async def replaced(
     conn: Connection, principal: PrincipalId, rows: Sequence[MemoryId], at_most: Label
 ) -> dict[MemoryId, Memory]:
     """The memory that holds now in place of a row, or of one learned from it; only for rows that are out of date."""
-    found = await conn.fetch(_REPLACED, principal, list(rows), at_most)
+    found = await conn.fetch(_REPLACED, principal, list(rows), at_most) if rows else []
     if not found:
         return {}
     newest = await conn.fetch("select * from remembered where id = any($1)", [row["id"] for row in found])
@@ -139,9 +142,9 @@ async def open_messages(conn: Connection, session: SessionId) -> dict[MessageId,
 
 async def _model(conn: Connection, name: str, dimensions: int) -> int | None:
     """The number under which the vectors of a model are stored; None if none are."""
-    if await conn.fetchval("select to_regclass('memory_vectors') is null"):
-        return None
-    row = await conn.fetchrow("select id, dimensions from memory_models where name = $1 and current", name)
+    sql = """select id, dimensions from memory_models
+             where name = $1 and current and to_regclass('memory_vectors') is not null"""
+    row = await conn.fetchrow(sql, name)
     if row is None:
         return None
     if row["dimensions"] != dimensions:
@@ -162,14 +165,10 @@ def _indexed(which: MemoryFilter) -> MemoryFilter:
     return replace(which, kinds=(Kind.MEMORY, Kind.SUMMARY)) if which.tags or which.pinned else which
 
 
-async def _hits(conn: Connection, ranked: Sequence[asyncpg.Record]) -> tuple[MemoryHit, ...]:
-    rows = await conn.fetch("select * from remembered where id = any($1)", [row["id"] for row in ranked])
-    memories = {row["id"]: memory_of(row) for row in rows}
-    return tuple(
-        MemoryHit(memories[row["id"]], row["score"], row["words"], row["cosine"])
-        for row in ranked
-        if row["id"] in memories
-    )
+def _hit(row: asyncpg.Record) -> MemoryHit:
+    known = dict(row)
+    score, words, cosine, _ = (known.pop(name) for name in ("score", "words", "cosine", "shown"))
+    return MemoryHit(memory_of(known), score, words, cosine)
 
 
 RECALL_TIMEOUT_MS = 20
