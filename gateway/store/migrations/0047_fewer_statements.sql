@@ -134,10 +134,10 @@ begin
 end $$;
 
 -- Makes sure that a live task answers the session, after a delay at the latest; the caller holds the session.
-create function create_chat(p_principal uuid, p_session uuid, p_instance uuid, p_delay interval) returns void
-language sql set search_path = supaclaw as $$
+create function create_chat(p_task uuid, p_principal uuid, p_session uuid, p_instance uuid, p_delay interval)
+returns void language sql set search_path = supaclaw as $$
   insert into tasks (id, master_id, kind, lane, principal_id, session_id, instance_id, run_at)
-  select id, id, 'chat', 'chat', p_principal, p_session, p_instance, now() + p_delay from gen_random_uuid() id
+  values (p_task, p_task, 'chat', 'chat', p_principal, p_session, p_instance, now() + p_delay)
   on conflict (session_id) where kind = 'chat' and status in ('pending', 'running')
   do update set run_at = excluded.run_at where tasks.status = 'pending' and tasks.run_at > excluded.run_at
 $$;
@@ -192,7 +192,7 @@ end $$;
 -- The holder is p_holder, else the member with p_identity.
 create function accept(p_channel text, p_account text, p_chat text, p_thread text, p_holder uuid, p_identity text,
   p_platform_id text, p_sent_at timestamptz, p_text text, p_tokens int, p_label smallint, p_sender text,
-  p_as_owner boolean, p_solo boolean, p_entry uuid, p_instance uuid, p_delay interval)
+  p_as_owner boolean, p_solo boolean, p_entry uuid, p_task uuid, p_instance uuid, p_delay interval)
 returns table (arrival bigint, address bigint, session uuid, message bigint)
 language plpgsql set search_path = supaclaw as $$
 declare a addresses; v_journal bigint;
@@ -219,7 +219,7 @@ begin
           p_entry, p_tokens, v_journal)
   returning id into message;
   update inbox set message_id = message where id = arrival;
-  perform create_chat(a.principal_id, a.session_id, p_instance, p_delay);
+  perform create_chat(p_task, a.principal_id, a.session_id, p_instance, p_delay);
   update sessions set label = p_label where id = a.session_id and label < p_label;
   address := a.id;
   session := a.session_id;

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from uuid import uuid4
 
 from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.ids import AddressId, EntryId, InboxId, InstanceId, MessageId, PrincipalId, SessionId
@@ -35,7 +36,7 @@ async def accept(
     """
     text, identity, at = storable(text), identity_of(inbound), inbound.address
     row = await conn.fetchrow(
-        "select * from accept($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+        "select * from accept($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
         at.channel,
         at.account,
         at.chat,
@@ -51,6 +52,7 @@ async def accept(
         inbound.as_owner,
         inbound.solo,
         entry,
+        uuid4(),
         instance,
         timedelta(seconds=delay),
     )

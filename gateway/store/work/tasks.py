@@ -51,8 +51,8 @@ async def create_chat(
     conn: Connection, principal: PrincipalId, session: SessionId, instance: InstanceId, *, delay: float = 0.0
 ) -> None:
     """Make sure a live task answers the session, after `delay` seconds at the latest. The caller holds the session."""
-    sql = "select create_chat($1, $2, $3, $4)"
-    await conn.execute(sql, principal, session, instance, timedelta(seconds=delay))
+    sql = "select create_chat($1, $2, $3, $4, $5)"
+    await conn.execute(sql, TaskId(uuid4()), principal, session, instance, timedelta(seconds=delay))
 
 
 async def create(
