@@ -139,8 +139,7 @@ class StepSink:
 
     async def _commit(self, write: Callable[[Connection], Awaitable[None]]) -> None:
         async def work(tx: Connection) -> None:
-            await sessions.lock(tx, self.session)
-            await tasks.progress(tx, self.run)
+            await tasks.progress(tx, self.run, self.session)
             await write(tx)
 
         await self.fence.commit(work)

@@ -229,9 +229,17 @@ async def hold(conn: Connection, run: Claim) -> None:
     await conn.execute("select from hold($1, $2)", run.id, run.token)
 
 
-async def progress(conn: Connection, run: Claim) -> None:
-    """`hold`, for a transaction that commits a step: the attempts start over, and so does the lease."""
-    await conn.execute("select progress($1, $2, $3)", run.id, run.token, LEASE)
+async def progress(conn: Connection, run: Claim, session: SessionId | None = None) -> None:
+    """`hold`, for a transaction that commits a step: the attempts start over, and so does the lease.
+
+    A `session` is locked before.
+    """
+    sql = "select progress($1, $2, $3)"
+    if session is None:
+        await conn.execute(sql, run.id, run.token, LEASE)
+    else:
+        sql = f"{sql} from (select from sessions where id = $4 for no key update) held"
+        await conn.execute(sql, run.id, run.token, LEASE, session)
 
 
 async def extend(conn: Connection, run: Claim) -> None:
