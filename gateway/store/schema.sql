@@ -1255,6 +1255,52 @@ language sql stable set search_path = supaclaw as $$
   order by m.id desc limit p_limit
 $$;
 
+-- Queues a task, due after a delay; null if a live one has the same p_dedupe, if there is one of this id, or if the parent
+-- is over. A child counts at its parent in the same transaction, and its priority is relative to that of the parent.
+create function create_task(p_id uuid, p_principal uuid, p_kind text, p_lane text, p_input jsonb, p_dedupe text,
+  p_parent uuid, p_max_attempts int, p_instance uuid, p_priority int, p_session uuid, p_agent text,
+  p_budget_usd double precision, p_delay interval)
+returns uuid language sql set search_path = supaclaw, pg_temp as $$
+  with parent as (
+    select master_id, depth, priority from tasks
+    where id = p_parent and status not in ('completed', 'failed', 'cancelled') for update
+  ), child as (
+    insert into tasks (id, master_id, parent_id, depth, kind, lane, principal_id, input, dedupe, max_attempts,
+                       instance_id, priority, session_id, agent, budget_usd, run_at)
+    select p_id, coalesce((select master_id from parent), p_id), p_parent,
+           coalesce((select depth + 1 from parent), 0), p_kind, p_lane, p_principal, p_input, p_dedupe, p_max_attempts,
+           p_instance, p_priority + coalesce((select priority from parent), 0), p_session, p_agent, p_budget_usd,
+           now() + p_delay
+    where p_parent is null or exists (select from parent)
+    on conflict do nothing returning id, parent_id
+  ), counted as (
+    update tasks set open_children = open_children + 1 where id = (select parent_id from child)
+  )
+  select id from child
+$$;
+
+-- The lines of a journal's file behind a message and an arrival; tool calls and results are cut. By time, but never
+-- against the order within a table: a row's time is when its transaction began.
+create function journal_lines(p_journal bigint, p_message bigint, p_arrival bigint, p_most int)
+returns table (id bigint, arrived boolean, entry_id uuid, kind text, at timestamptz, who text, text text, length int,
+  files text[])
+language sql stable set search_path = supaclaw as $$
+  select l.id, l.arrived, l.entry_id, l.kind, l.at, l.who, l.text, l.length, l.files from (
+    select m.id, false as arrived, m.entry_id, m.kind, m.created_at as at,
+           case when m.kind in ('tool_intent', 'tool_result') then coalesce(m.tool, '') else m.sender end as who,
+           case when m.kind in ('tool_intent', 'tool_result') then left(m.text, p_most) else m.text end as text,
+           length(m.text) as length, max(m.created_at) over (order by m.id) as placed,
+           array(select concat(coalesce(nullif(a.name, ''), 'file'), ' → ' || f.path, ': ' || nullif(a.error, ''))
+                 from attachments a left join files f on f.id = a.file_id
+                 where a.message_id = m.id order by a.place) as files
+    from messages m where m.journal_id = p_journal and m.id > p_message
+    union all
+    select i.id, true, i.entry_id, i.kind, i.received_at, '', i.text, length(i.text),
+           max(i.received_at) over (order by i.id), '{}'
+    from inbox i where i.journal_id = p_journal and i.id > p_arrival and i.kind in ('command', 'edit')) l
+  order by l.placed, l.arrived, l.id
+$$;
+
 
 -- Memory -------------------------------------------------------------------------------------------------------------
 

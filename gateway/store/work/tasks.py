@@ -80,23 +80,8 @@ async def create(
     long as that lives. `budget_usd` is that of the tree which it begins.
     """
     task = id or TaskId(uuid4())
-    sql = """with parent as (
-             select master_id, depth, priority from tasks
-             where id = $7 and status not in ('completed', 'failed', 'cancelled') for update
-           ), child as (
-             insert into tasks (id, master_id, parent_id, depth, kind, lane, principal_id, input, dedupe, max_attempts,
-                                instance_id, priority, session_id, agent, budget_usd, run_at)
-             select $1, coalesce((select master_id from parent), $1), $7, coalesce((select depth + 1 from parent), 0),
-                    $3, $4, $2, $5, $6, $8, $9, $10 + coalesce((select priority from parent), 0), $11, $12, $13,
-                    now() + $14::interval
-             where $7::uuid is null or exists (select from parent)
-             on conflict do nothing returning id, parent_id
-           ), counted as (
-             update tasks set open_children = open_children + 1 where id = (select parent_id from child)
-           )
-           select id from child"""
     found = await conn.fetchval(
-        sql,
+        "select create_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
         task,
         principal,
         kind,
