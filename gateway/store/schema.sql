@@ -1623,6 +1623,92 @@ create function memory_newest(p_id bigint) returns bigint language sql stable se
   select id from chain order by step desc limit 1
 $$;
 
+-- The newest memory in place of each row that is out of date: a replaced one, what it was learned from, or a summary of
+-- its conversation that has all of its words which the new one lacks.
+create function memory_replacements(p_rows bigint[]) returns table (replaces bigint, id bigint, version text)
+language sql stable set search_path = supaclaw, pg_temp as $$
+  with old as (
+    select m.id as row, m.id from memories m where m.id = any(p_rows)
+    union select m.id, s.memory_id from memories m join memory_sources s using (message_id) where m.id = any(p_rows)
+    union select m.id, g.id from memories m join memories g using (session_id)
+      where m.id = any(p_rows) and m.kind = 'summary' and g.superseded_by is not null
+  ), newer as (
+    select distinct on (old.row) old.row, n.id, n.xmin
+    from old join memories m on m.id = old.row join memories g on g.id = old.id and g.superseded_by is not null
+    join memories n on n.id = memory_newest(g.id)
+    where m.kind <> 'summary' or tsvector_to_array(m.lexemes) @> any (
+      select array_agg(word) from unnest(tsvector_to_array(g.lexemes)) word
+      where word <> all (tsvector_to_array(n.lexemes)))
+    order by old.row, g.id desc
+  )
+  select newer.row, newer.id, newer.xmin::text from newer
+  where not exists (select from old where old.row = newer.row and old.id = newer.id)
+$$;
+
+-- The memories that a session of this time begins with: the important, the new, pinned ones and preferences, and those
+-- with a tag or of a category of p_tags.
+create function bootstrap_rows(p_principal uuid, p_as_of timestamptz, p_at_most smallint, p_agent text, p_enough int,
+  p_tags text[])
+returns setof bigint language sql stable set search_path = supaclaw, pg_temp as $$
+  with live as not materialized (
+    select * from memories
+    where principal_id = p_principal and kind = 'memory' and superseded_at is null and forgotten_at is null
+      and agent = p_agent and created_at <= p_as_of and label <= p_at_most
+      and (valid_to is null or valid_to > p_as_of)
+  )
+  (select id from live order by importance desc, id desc limit p_enough)
+  union (select id from live order by id desc limit p_enough)
+  union (select id from live where pinned or category = 'preference' or tags && '{core,preference}'
+         order by importance desc, id desc limit p_enough)
+  union (select id from live where cardinality(p_tags) > 0 and (tags && p_tags or category = any(p_tags))
+         order by importance desc, id desc limit p_enough)
+$$;
+
+-- The newest chat that had ended by then, but p_session, with its summary of then or its last three messages.
+create function bootstrap_last(p_principal uuid, p_as_of timestamptz, p_at_most smallint, p_agent text, p_enough int,
+  p_session uuid)
+returns table (ended_at timestamptz, label smallint, lines text[], rows bigint[])
+language sql stable set search_path = supaclaw, pg_temp as $$
+  with last as (
+    select s.id, s.ended_at, s.label from sessions s
+    where s.principal_id = p_principal and s.ended_by_person and s.ended_at <= p_as_of
+      and s.id is distinct from p_session and s.label <= p_at_most and s.agent = p_agent
+    order by s.ended_at desc limit 1
+  ), newest as (
+    select * from memories where principal_id = p_principal and kind = 'summary' order by id desc limit p_enough
+  ), said as (
+    select m.id, t.id as row, case m.kind when 'user' then 'the user: ' else 'the agent: ' end || left(m.text, 200) line
+    from messages m join last on m.session_id = last.id left join memories t on t.message_id = m.id
+    where seq is not null and withdrawn is null and (m.kind = 'user' or (m.kind = 'assistant' and final))
+      and t.forgotten_at is null
+    order by seq desc limit 3
+  ), summary as (
+    select n.id as row, n.text as line
+    from newest n join last on n.session_id = last.id and n.created_at <= p_as_of and n.label <= p_at_most
+    where n.forgotten_at is null and n.superseded_at is null order by n.id desc limit 1
+  ), told as (
+    select 0 as id, * from summary union all select * from said where not exists (select from summary)
+  )
+  select last.ended_at, last.label, array(select line from told order by id),
+         array(select coalesce(told.row, 0) from told order by id)
+  from last
+$$;
+
+-- A digest of both, which differs once any of their rows was changed, forgotten or deleted.
+create function bootstrap_version(p_principal uuid, p_as_of timestamptz, p_at_most smallint, p_agent text,
+  p_enough int, p_tags text[], p_session uuid)
+returns text language sql stable set search_path = supaclaw, pg_temp as $$
+  with before as materialized (
+    select * from bootstrap_last(p_principal, p_as_of, p_at_most, p_agent, p_enough, p_session)
+  )
+  select md5(concat(
+    (select string_agg(concat(id, ' ', xmin), ',' order by id) from memories
+     where id in (select bootstrap_rows(p_principal, p_as_of, p_at_most, p_agent, p_enough, p_tags))),
+    (select concat(ended_at, label, lines) from before),
+    (select string_agg(r::text, ',' order by r.replaces)
+     from memory_replacements(array(select unnest(rows) from before)) r)))
+$$;
+
 -- The memories that answer a query best (shown), and those kept back for their label that would have been among them.
 --   z     how far a memory's cosine stands out, in standard deviations (see memory_usual)
 --   words the share of the query's IDF mass that it contains; a word that nobody wrote counts as missed
@@ -2021,8 +2107,9 @@ create policy own on memory_progress to supaclaw_member using (principal_id = (s
     and (session_id is null or exists (select from sessions theirs where theirs.id = session_id)));
 
 revoke all on all functions in schema supaclaw from public;
-grant execute on function member, hybrid_search, memory_corrections, memory_cosines, memory_matches, memory_nearest,
-  memory_newest, memory_surroundings, memory_usual, memory_words, say to supaclaw_member;
+grant execute on function member, bootstrap_last, bootstrap_rows, bootstrap_version, hybrid_search, memory_corrections,
+  memory_cosines, memory_matches, memory_nearest, memory_newest, memory_replacements, memory_surroundings, memory_usual,
+  memory_words, say to supaclaw_member;
 
 grant usage on schema supaclaw to supaclaw_member;
 grant select (id, principal_id, session_id, status, seq) on tasks to supaclaw_member;

@@ -97,40 +97,17 @@ async def hybrid(
     return Ranked(ranked, min(k, left_out), _weak([hit for _, hit in best]))
 
 
-REPLACED = """
-  old as (
-    select id as row, id from memories where id = any({rows})
-    union select m.id, s.memory_id from memories m join memory_sources s using (message_id) where m.id = any({rows})
-    union select m.id, g.id from memories m join memories g using (session_id)
-      where m.id = any({rows}) and m.kind = 'summary' and g.superseded_by is not null
-  ), newer as (
-    select distinct on (old.row) old.row, n.id, n.xmin
-    from old join memories m on m.id = old.row join memories g on g.id = old.id and g.superseded_by is not null
-    join memories n on n.id = memory_newest(g.id)
-    where m.kind <> 'summary' or tsvector_to_array(m.lexemes) @> any (
-      select array_agg(word) from unnest(tsvector_to_array(g.lexemes)) word
-      where word <> all (tsvector_to_array(n.lexemes)))
-    order by old.row, g.id desc
-  )"""
-"""The newest memory in place of each row that is out of date: a replaced one, what it was learned from, or a summary of
-its conversation that has all of its words which the new one lacks."""
 _REPLACED = """
-with {}
-select newer.row, r.id from newer join remembered r using (id)
-where r.principal_id = $1 and r.forgotten_at is null and r.label <= $3
-  and not exists (select from old where old.row = newer.row and old.id = newer.id)""".format(REPLACED.format(rows="$2"))
+select n.replaces, r.* from memory_replacements($2) n join remembered r using (id)
+where r.principal_id = $1 and r.forgotten_at is null and r.label <= $3"""
 
 
 async def replaced(
     conn: Connection, principal: PrincipalId, rows: Sequence[MemoryId], at_most: Label
 ) -> dict[MemoryId, Memory]:
     """The memory that holds now in place of a row, or of one learned from it; only for rows that are out of date."""
-    found = await conn.fetch(_REPLACED, principal, list(rows), at_most) if rows else []
-    if not found:
-        return {}
-    newest = await conn.fetch("select * from remembered where id = any($1)", [row["id"] for row in found])
-    memories = {row["id"]: memory_of(row) for row in newest}
-    return {MemoryId(row["row"]): memories[row["id"]] for row in found}
+    found = [dict(row) for row in await conn.fetch(_REPLACED, principal, list(rows), at_most)] if rows else []
+    return {MemoryId(row.pop("replaces")): memory_of(row) for row in found}
 
 
 async def open_messages(conn: Connection, session: SessionId) -> dict[MessageId, str]:
