@@ -1,11 +1,11 @@
 """The Bot API over aiohttp alone: calls and their outcomes. aiogram would delay the first poll by its import."""
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from ssl import create_default_context
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import certifi
 from aiohttp import (
@@ -19,7 +19,7 @@ from aiohttp import (
     InvalidURL,
     TCPConnector,
 )
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from channels.telegram.errors import Moved, refusal
 from gateway.domain.channels.channel import Button, FetchDelayed, FetchFailed, Outgoing
@@ -38,9 +38,11 @@ MAX_CONNECTIONS = 300
 """More than the concurrent answers, so that a poll never waits for a connection."""
 
 
-class _Answer(BaseModel, Generic[Result]):
+class _Answer(BaseModel):
+    """Not generic: pydantic makes such a class anew at each call, which takes a millisecond."""
+
     ok: Literal[True]
-    result: Result
+    result: Any
 
 
 class _Bot(BaseModel):
@@ -53,6 +55,10 @@ class _Sent(BaseModel):
 
 class _File(BaseModel):
     file_path: str = ""
+
+
+_UPDATES = TypeAdapter(list[dict[str, Any]])
+"""Raw, so that an unreadable update affects no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +77,8 @@ class Session:
         self._calls, self._files = f"{base}/bot{token}", f"{base}/file/bot{token}"
         self._opened: ClientSession | None = None
 
-    async def call(self, name: str, returning: type[Result], seconds: float, **parameters: object) -> Result:
-        """Call a method, once; parameters that are None are left out. Raises `PlatformError`."""
+    async def call(self, name: str, read: Callable[[Any], Result], seconds: float, **parameters: object) -> Result:
+        """Call a method, once, and `read` its result; parameters that are None are left out. Raises `PlatformError`."""
         timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         url, form = f"{self._calls}/{name}", _form(parameters)
         # a redirect would pass the token on
@@ -80,7 +86,7 @@ class Session:
             content = await _body(response)
         if response.status < 300:
             with suppress(ValueError, RecursionError):  # json reads lone surrogates, which pydantic refuses
-                return _Answer[returning].model_validate(json.loads(content)).result  # type: ignore[valid-type]
+                return read(_Answer.model_validate(json.loads(content)).result)
         raise refusal(response.status, response.headers.get("Retry-After"), content)
 
     async def download(self, path: str) -> AsyncIterator[bytes]:
@@ -163,10 +169,14 @@ class Client:
         self, offset: int | None, wait: int, seconds: float, most: int = MAX_UPDATES
     ) -> Sequence[JsonObject]:
         """The updates from `offset` on, which acknowledges the earlier ones; Telegram waits `wait` seconds for one."""
-        # Raw, so that an unreadable update affects no other.
-        raw = list[dict[str, Any]]
         return await self._session.call(
-            "getUpdates", raw, seconds, offset=offset, limit=most, timeout=wait, allowed_updates=list(UPDATE_KINDS)
+            "getUpdates",
+            _UPDATES.validate_python,
+            seconds,
+            offset=offset,
+            limit=most,
+            timeout=wait,
+            allowed_updates=list(UPDATE_KINDS),
         )
 
     async def push_to(self, url: str, secret: str) -> None:
@@ -177,7 +187,7 @@ class Client:
     async def username(self) -> str:
         """The bot's name, requested once."""
         if self._username is None:
-            self._username = (await self._session.call("getMe", _Bot, BRIEF_SECONDS)).username
+            self._username = (await self._session.call("getMe", _Bot.model_validate, BRIEF_SECONDS)).username
         return self._username
 
     @property
@@ -197,7 +207,7 @@ class Client:
         answered = None if message.address.chat in self._moved else message_number(message.reply_to or "")
         sent = await self._session.call(
             method,
-            _Sent,
+            _Sent.model_validate,
             seconds,
             **self._place(message.address),
             reply_parameters={"message_id": answered, "allow_sending_without_reply": True} if answered else None,
@@ -209,13 +219,15 @@ class Client:
     async def do(self, method: str, to: Address | None = None, **parameters: object) -> None:
         """Call a method whose result is not needed."""
         place = self._place(to) if to else {}
-        await self._session.call(method, object, BRIEF_SECONDS, **place, **parameters)
+        await self._session.call(method, bool, BRIEF_SECONDS, **place, **parameters)
 
     async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
         """Yield the bytes of a file, at most `MAX_DOWNLOAD`; raises `FetchFailed` or `FetchDelayed`."""
         name, left = attachment.name or "the file", MAX_DOWNLOAD
         try:
-            path = (await self._session.call("getFile", _File, BRIEF_SECONDS, file_id=attachment.ref)).file_path
+            path = (
+                await self._session.call("getFile", _File.model_validate, BRIEF_SECONDS, file_id=attachment.ref)
+            ).file_path
             if path.startswith("/"):
                 raise FetchFailed(f"{name} cannot be fetched: the Bot API server runs with --local; start it without")
             async for piece in self._session.download(path):

@@ -72,6 +72,10 @@ class People:
         name = inbound.sender.name if inbound.private else f"group {inbound.address.chat}"
         return await principals.ensure_member(tx, name, identity)
 
+    def holder(self, inbound: Inbound, role: Role) -> PrincipalId | None:
+        """The principal of a private chat with this sender; None: a member, found by their identity."""
+        return inbound.member or (self._owner.id if role is Role.OWNER else None)
+
     async def holds(self, tx: Connection, principal: PrincipalId, inbound: Inbound, role: Role) -> bool:
         """Whether a private chat of this principal still belongs to its sender."""
         if inbound.member is not None:

@@ -29,11 +29,6 @@ async def rows_due(
         return await outbox.due(conn, channels, busy, 10)
 
 
-async def next_for(world: World) -> OutboxRow | None:
-    async with world.database.connection() as conn:
-        return await outbox.next_for(conn, world.address)
-
-
 async def states(world: World) -> list[tuple[str, State]]:
     async with world.database.connection() as conn:
         rows = await conn.fetch("select text, state from outbox order by id")
@@ -110,8 +105,7 @@ async def test_a_refused_part_takes_the_rest_of_its_message_with_it(world: World
     await put(world, "another")
     [head] = await rows_due(world)
     async with world.database.connection() as conn:
-        await outbox.mark_sent(conn, head.id, "p1")
-        second = await outbox.next_for(conn, world.address)
+        second = await outbox.mark_sent(conn, head.id, "p1")
         assert second is not None
         await outbox.mark_sending(conn, second.id)
         await outbox.mark_failed(conn, second.id, "blocked")
@@ -154,12 +148,15 @@ async def test_what_a_crash_left_half_sent_is_found_by_channel(world: World) -> 
         assert await outbox.left_sending(conn, "telegram") == []
 
 
-async def test_the_next_part_is_the_oldest_that_may_go(world: World) -> None:
-    assert await next_for(world) is None
-    await put(world, "one", "two")
-    row = await next_for(world)
-    assert row is not None
-    assert row.text == "one"
+async def test_a_receipt_tells_the_next_part_that_may_go(world: World) -> None:
+    await put(world, "one", "two", "three")
+    [head] = await rows_due(world)
+    async with world.database.connection() as conn:
+        second = await outbox.mark_sent(conn, head.id, "p1")
+        assert second is not None
+        assert second.text == "two"
+        await outbox.delay(conn, second.id + 1, 60, "later")
+        assert await outbox.mark_sent(conn, second.id, "p2") is None
 
 
 async def test_a_part_keeps_its_file_its_buttons_and_what_it_answers(world: World) -> None:

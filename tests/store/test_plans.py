@@ -100,7 +100,6 @@ ASKED_OFTEN: dict[str, Work] = {
     "tasks.live_chat": lambda conn, world: tasks.live_chat(conn, world.session),
     "inbox.unhandled": lambda conn, world: inbox.open_commands(conn),
     "outbox.due": lambda conn, world: outbox.due(conn, ["fake"], [], 200),
-    "outbox.next_for": lambda conn, world: outbox.next_for(conn, world.address),
     "outbox.left_sending": lambda conn, world: outbox.left_sending(conn, "fake"),
     "schedule_runs.deliver": lambda conn, world: schedule_runs.deliver(conn),
     "schedule_runs.arrived": lambda conn, world: schedule_runs.settled_deliveries(conn),

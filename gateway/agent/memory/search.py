@@ -317,7 +317,7 @@ async def recall(
         found = await search.in_time(
             conn, search.BLOCK_TIMEOUT_MS, lambda: find(vector=question.vector, model=question.model)
         )
-    if found is not None and any(hit.cosine is not None for hit in found.hits):
+    if found is not None and (not found.hits or any(hit.cosine is not None for hit in found.hits)):
         fitting = [hit.memory for hit in found.hits if hit.score >= LEAST_SCORE or hit.words >= LEAST_WORDS]
     else:
         by_words = await search.recall(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)

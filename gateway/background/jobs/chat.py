@@ -45,7 +45,7 @@ class ChatTurns:
     async def run(self, run: Claim) -> None:
         """Answer the unread messages of the session; raises `RunLost` if the run was cancelled or taken over."""
         self.engine.failpoints.reach(Step.TURN_CLAIMED)
-        opened = await self.engine.database.run(ChatOpening(run=run).open)
+        opened = await self.engine.database.run_alone(ChatOpening(run=run).open)
         if opened is None:
             return
         self.engine.failpoints.reach(Step.TURN_TAKEN)
@@ -62,7 +62,7 @@ class ChatTurns:
 
     async def give_up(self, run: Claim) -> None:
         """Report that the attempts are used up; the next message starts fresh."""
-        opened = await self.engine.database.run(ChatOpening(run=run).open)
+        opened = await self.engine.database.run_alone(ChatOpening(run=run).open)
         if opened is not None:
             text = f"I could not answer: {run.max_attempts} attempts failed. Write again and I'll start fresh."
             async with seen_reaction(self.delivery.outbound.channel(opened.at), opened.at, opened.asked):
@@ -94,22 +94,29 @@ class ChatTurns:
         channel, workspace = self.delivery.outbound.channel(opened.at), self.workspaces.of(run.principal_id)
         sent = await abridge(result.entry.text, result.label, channel, workspace, self.engine.clock.now())
 
+        asked, said = opened.asked[-1].platform_id, isinstance(result.entry, AssistantText)
+        aloud = said and self._is_read_aloud(opened, channel)
+
+        def shown(label: Label) -> str:
+            return marks.sourced(sent.text, label, private=opened.at.private) if said else sent.text
+
         async def store(tx: Connection, answer: MessageRow, _to: AddressRow | None) -> RunOutcome:
             """Store the answer's outbox rows; the task returns to the queue if new messages arrived meanwhile."""
             if opened.solo:
                 await self._remember(tx, opened, result)
-            files, asked = await sent.keep(tx, run.principal_id, answer.label), opened.asked[-1].platform_id
-            said = isinstance(result.entry, AssistantText)
-            shown = marks.sourced(sent.text, answer.label, private=opened.at.private) if said else sent.text
+            files, text = await sent.keep(tx, run.principal_id, answer.label), shown(answer.label)
             more = await unread.left(tx, opened.session)
             if more and said and await unread.follows(tx, opened.session, answer.id):
-                shown = f"{shown}\n\n{TOO_LATE}"
-            await self.delivery.outbound.put(tx, opened.at, answer.id, shown, files=files, reply_to=asked)
-            if said and self._is_read_aloud(opened, channel):
+                text = f"{text}\n\n{TOO_LATE}"
+            await self.delivery.outbound.put(tx, opened.at, answer.id, text, files=files, reply_to=asked)
+            if aloud:
                 await tasks.create(tx, run.principal_id, "speak", Lane.AGENTS, payload={"message": answer.id})
             return RunOutcome(None if more else result.status, result.error)
 
-        await self.agents.finisher.finish(run, opened.session, result, store, at=opened.at)
+        plain = not (opened.solo or aloud or sent.whole) and opened.at.principal_id == run.principal_id
+        parts = self.delivery.outbound.parts(opened.at, shown(result.label), reply_to=asked) if plain else ()
+        if not plain or not await self.agents.finisher.answer(run, opened.session, result, opened.at, parts):
+            await self.agents.finisher.finish(run, opened.session, result, store, at=opened.at)
         self.delivery.outages.over()
 
     def _is_read_aloud(self, opened: OpenedChat, channel: Channel | None) -> bool:

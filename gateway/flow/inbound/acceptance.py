@@ -68,6 +68,8 @@ class Rehearsal:
 
     async def _write(self, tx: Connection, arrival: Arrival) -> None:
         await self.writer.write(tx, arrival, None, Role.OWNER, StartTurn())
+        more = replace(arrival.inbound, platform_id=f"{arrival.inbound.platform_id}-2")
+        await self.writer.accept(tx, Arrival(EntryId(uuid4()), more, arrival.at), Role.OWNER)
         at = await addresses.lock(tx, arrival.inbound.address)
         assert at is not None, "it was just added"
         notice = Notice("rehearsal")
@@ -240,7 +242,7 @@ class InboundFlow:
         if isinstance(decision, Ignore):
             self.journal.stored(arrival, place, None)
             return Accepted(decision)
-        accepted = await self.database.run(lambda tx: self.writer.write(tx, arrival, place, role, decision))
+        accepted = await self.writer.store(self.database, arrival, place, role, decision)
         self.failpoints.reach(Step.INBOUND_COMMITTED)
         self.journal.stored(arrival, place, accepted.session_id)
         await self._follow(accepted, arrival)
@@ -257,7 +259,8 @@ class InboundFlow:
                 self.signals.outbox.set()  # it may have got a notice
             case StartTurn() | Edit() if accepted.message_id is not None and not accepted.duplicate:
                 self.signals.tasks.set()
-                self.signals.outbox.set()  # an edit may have closed a question
+                if isinstance(accepted.decision, Edit):
+                    self.signals.outbox.set()  # it may have closed a question
                 if goes_on(arrival):
                     asyncio.get_running_loop().call_later(ALBUM_SECONDS, self.signals.tasks.set)
                 if accepted.session_id is not None:

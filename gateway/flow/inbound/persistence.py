@@ -18,7 +18,7 @@ from gateway.domain.work.tasks import Lane
 from gateway.flow.inbound.revisions import revise
 from gateway.flow.journal.journal import Journal
 from gateway.flow.people import People
-from gateway.store.connection.pool import Connection
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.files import attachments, files
@@ -77,6 +77,16 @@ def goes_on(arrival: Arrival) -> bool:
     return bool(part or arrival.followed or _POINTS_ON.search(said.text))
 
 
+def _delay(arrival: Arrival) -> float:
+    return ALBUM_SECONDS if goes_on(arrival) else 0.0
+
+
+def _is_plain(said: Inbound) -> bool:
+    """Whether it is a person's own text alone, in a private chat."""
+    besides = (said.album, said.quoted_id, said.quoted.strip(), said.forwarded, said.added.strip(), said.fork)
+    return said.private and not any((*besides, said.attachments, said.quoted_files, said.client))
+
+
 class InboundWriter:
     """Locks the address and its session, then stores the arrival once and queues its task."""
 
@@ -84,6 +94,25 @@ class InboundWriter:
         self._people = people
         self._journal = journal
         self._instance = instance
+
+    async def store(
+        self, database: Database, arrival: Arrival, place: Place | None, role: Role, decision: Decision
+    ) -> Accepted:
+        """`write` in a transaction of its own, or for a plain message in one statement."""
+        if isinstance(decision, StartTurn) and _is_plain(arrival.inbound) and not self._journal.is_fresh(place):
+            stored = await database.run_alone(lambda conn: self.accept(conn, arrival, role))
+            if stored is not None:
+                return Accepted(decision, *stored)
+        return await database.run(lambda tx: self.write(tx, arrival, place, role, decision))
+
+    async def accept(
+        self, conn: Connection, arrival: Arrival, role: Role
+    ) -> tuple[InboxId, AddressId, SessionId, MessageId] | None:
+        """Store a plain message; None if the chat is unknown or another's, or the message was stored before."""
+        said = arrival.inbound
+        text, label = marks.without_marks(said.text), label_of(role, private=True, as_owner=said.as_owner)
+        holder, delay = self._people.holder(said, role), _delay(arrival)
+        return await unread.accept(conn, said, text, label, arrival.id, holder, self._instance, delay=delay)
 
     async def write(
         self, tx: Connection, arrival: Arrival, place: Place | None, role: Role, decision: Decision
@@ -132,8 +161,7 @@ class InboundWriter:
         brought = replace(quoted, announced=(*said.attachments, *quoted.announced))
         if brought.stored or brought.announced:
             await self._attach(tx, at, message, brought)
-        delay = ALBUM_SECONDS if goes_on(arrival) else 0.0
-        await tasks.create_chat(tx, at.principal_id, at.session_id, self._instance, delay=delay)
+        await tasks.create_chat(tx, at.principal_id, at.session_id, self._instance, delay=_delay(arrival))
         return message
 
     async def _attach(self, tx: Connection, at: AddressRow, message: MessageId, brought: BroughtFiles) -> None:

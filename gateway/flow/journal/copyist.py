@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Set
+from math import inf
 from uuid import UUID
 
 import structlog
@@ -39,6 +40,8 @@ class Copyist:
         self._due: dict[SessionId | Place, set[tuple[EntryId, Place | None]]] = {}
         self._rewritten: set[SessionId] = set()
         self._troubled: set[object] = set()
+        self._closed = False
+        """Whether a journal may have been closed that is not filed yet."""
         self._wakeup = Wakeup()
         self._one_round = asyncio.Lock()
 
@@ -69,29 +72,33 @@ class Copyist:
 
     async def run(self) -> None:
         """Copy until cancelled; every 30 s also what another process or a crash left."""
+        swept = -inf
         while True:
             self._wakeup.clear()
-            done = await self.catch_up()
+            if everything := self._clock.monotonic() - swept >= IDLE:
+                swept = self._clock.monotonic()
+            done = await self.catch_up(everything=everything)
             await (self._wakeup.wait(IDLE) if done else self._clock.sleep(RETRY))
             await self._clock.sleep(GATHER)
 
-    async def catch_up(self) -> bool:
-        """Copy everything once; False if some of it must be retried."""
+    async def catch_up(self, *, everything: bool = True) -> bool:
+        """Copy everything once, or what is queued; False if some of it must be retried."""
         async with self._one_round:
             try:
-                return await self._round()
+                return await self._round(everything)
             except TryAgainLater as exc:
                 log.info("journal.waits", error=str(exc))
                 return False
 
-    async def _round(self) -> bool:
-        unopened = await self._database.read(lambda conn: journals.unopened(conn, AT_ONCE))
+    async def _round(self, everything: bool) -> bool:
+        unopened = await self._database.read(lambda conn: journals.unopened(conn, AT_ONCE)) if everything else []
         for left in unopened:
             self._due.setdefault(left.session_id, set())
         for kind in (UUID, Place):  # a session may queue a file
             for what in [each for each in self._due if isinstance(each, kind)]:
                 await self._tried(what, self._done(what))
-        unfiled = await self._database.read(lambda conn: journals.unfiled(conn, AT_ONCE))
+        look, self._closed = everything or self._closed, False
+        unfiled = await self._database.read(lambda conn: journals.unfiled(conn, AT_ONCE)) if look else []
         filed = [await self._tried(journal.path, self._copies.file(journal)) for journal in unfiled]
         return not self._due and all(filed) and max(len(unopened), len(unfiled)) < AT_ONCE
 
@@ -117,6 +124,7 @@ class Copyist:
     async def _copy(self, session: SessionId, stored: Set[tuple[EntryId, Place | None]]) -> None:
         arrived = [entry for entry, _ in stored]
         journal = await self._open(session, arrived)
+        self._closed |= journal is None
         place = self._places.place_of(journal) if journal else None
         for _, written in stored:
             if written is not None and written != place:

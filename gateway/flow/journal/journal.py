@@ -75,9 +75,13 @@ class Journal:
         except (OSError, WorkspaceError) as exc:
             raise TryAgainLater(f"the journal cannot be brought to disk: {exc}") from exc
 
+    def is_fresh(self, place: Place | None) -> bool:
+        """Whether the file may belong to no session yet."""
+        return place in self._places.fresh
+
     async def bind(self, tx: Connection, at: AddressRow, place: Place) -> None:
         """Make a fresh file the session's, if it has none; the caller holds the session."""
-        if place in self._places.fresh and place.root == self._places.root_of(at.principal_id):
+        if self.is_fresh(place) and place.root == self._places.root_of(at.principal_id):
             await journals.begin(tx, at.session_id, at.principal_id, place.path)
 
     def stored(self, arrival: Arrival, place: Place | None, session: SessionId | None) -> None:

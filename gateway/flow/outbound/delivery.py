@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from random import uniform
+from typing import TypeVar
 
 import structlog
 
@@ -37,6 +39,15 @@ POST_IN_DOUBT = "I couldn't confirm that my last message here arrived; ask me fo
 
 log = structlog.get_logger(__name__)
 
+Recorded = TypeVar("Recorded")
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A part was sent, and this one of its address is due next."""
+
+    following: OutboxRow | None
+
 
 class Delivery:
     """Sends single parts and records the results."""
@@ -48,19 +59,20 @@ class Delivery:
         self._unseen: set[OutboxId] = set()
         """Parts that certainly nobody has seen: every try was a clear delay."""
 
-    async def send(self, channel: Channel, at: AddressRow, row: OutboxRow) -> bool:
-        """Send one part. Returns whether the next may follow at once. A part that is `sending` lost its receipt."""
+    async def send(self, channel: Channel, at: AddressRow, row: OutboxRow) -> Sent | None:
+        """Send one part; None if it was not sent. A part that is `sending` lost its receipt."""
         if row.state == "sending":
             settle = self.resume if row.attempts < TRIES else self._doubt
             await settle(channel, row, "its delivery couldn't be recorded", UNCONFIRMED)
-            return False
+            return None
         file = await self._file_of(row)
         try:
             message = await self._outgoing(channel, at, row, file)
         except NotAttachable as exc:
-            return await self._without_file(row, exc)
+            await self._without_file(row, exc)
+            return None
         if not await self._announced(row):
-            return False
+            return None
         self._unseen.discard(row.id)
         self._failpoints.reach(Step.OUTBOX_SENDING)
         try:
@@ -69,19 +81,21 @@ class Delivery:
         except SendDelayed as exc:
             if not message.again:
                 self._unseen.add(row.id)
-            return await self._delay(row, exc)
+            await self._delay(row, exc)
         except SendFailed as exc:
-            return await self._refused(row, file, exc)
+            await self._refused(row, file, exc)
         except SendUncertain as exc:
-            return await self._unsure(channel, row, exc)
+            await self._unsure(channel, row, exc)
         except Exception as exc:
             log.exception("outbound.broken", outbox_id=row.id, channel=at.channel)
             doubt = SendUncertain(f"{type(exc).__name__}: {exc}", lasting=row.attempts + 1 >= TRIES)
-            return await self._unsure(channel, row, doubt)
-        self._failpoints.reach(Step.OUTBOX_REQUESTED)
-        await self._record(row, lambda conn: outbox.mark_sent(conn, row.id, platform_id))
-        self._failpoints.reach(Step.OUTBOX_SENT)
-        return True
+            await self._unsure(channel, row, doubt)
+        else:
+            self._failpoints.reach(Step.OUTBOX_REQUESTED)
+            following = await self._record(row, lambda conn: outbox.mark_sent(conn, row.id, platform_id))
+            self._failpoints.reach(Step.OUTBOX_SENT)
+            return Sent(following)
+        return None
 
     async def resume(
         self, channel: Channel, row: OutboxRow, error: str = "interrupted by a restart", text: str = INTERRUPTED
@@ -119,43 +133,42 @@ class Delivery:
         except Exception as exc:
             if not isinstance(exc, TryAgainLater):
                 log.exception("outbound.broken", outbox_id=row.id)
-            return await self._delay(row, SendDelayed(f"{type(exc).__name__}: {exc}"))
+            await self._delay(row, SendDelayed(f"{type(exc).__name__}: {exc}"))
+            return False
 
-    async def _refused(self, row: OutboxRow, file: FileRow | None, exc: SendFailed) -> bool:
+    async def _refused(self, row: OutboxRow, file: FileRow | None, exc: SendFailed) -> None:
         """Record a permanent refusal; a text about the file follows a refused file."""
         async with self._of_its_run(row):
             log.warning("outbound.refused", outbox_id=row.id, error=str(exc))
         if file is not None:
-            return await self._without_file(row, NotAttachable(f"{file.name} was refused: {exc} {whereabouts(file)}"))
-        await self._record(row, lambda conn: outbox.mark_failed(conn, row.id, str(exc)))
-        return True
+            await self._without_file(row, NotAttachable(f"{file.name} was refused: {exc} {whereabouts(file)}"))
+        else:
+            await self._record(row, lambda conn: outbox.mark_failed(conn, row.id, str(exc)))
 
-    async def _without_file(self, row: OutboxRow, why: NotAttachable) -> bool:
+    async def _without_file(self, row: OutboxRow, why: NotAttachable) -> None:
         """Send the caption and a text about the file instead."""
         text = f"{row.text}\n\n{why}".strip()
         await self._record(row, lambda conn: outbox.replace_file(conn, row.id, text, str(why)))
-        return True
 
-    async def _delay(self, row: OutboxRow, exc: SendDelayed) -> bool:
+    async def _delay(self, row: OutboxRow, exc: SendDelayed) -> None:
         """Wait, as the platform asked or because it can't be reached; there is no limit."""
         least = exc.retry_after if exc.retry_after > 1 else backoff(min(row.attempts + 1, 5))
         delay = least + uniform(0, min(least / 4, 5))  # many chats may not come back all at once
         async with self._of_its_run(row):
             log.info("outbound.delayed", outbox_id=row.id, seconds=delay, error=str(exc))
         await self._record(row, lambda conn: outbox.delay(conn, row.id, delay, str(exc)))
-        return False
 
-    async def _unsure(self, channel: Channel, row: OutboxRow, exc: SendUncertain) -> bool:
+    async def _unsure(self, channel: Channel, row: OutboxRow, exc: SendUncertain) -> None:
         if _repeatable(channel, row) and not exc.lasting:
-            return await self._delay(row, SendDelayed(str(exc), backoff(row.attempts + 1)))
-        await self._doubt(channel, row, str(exc), UNCONFIRMED)
-        return True
+            await self._delay(row, SendDelayed(str(exc), backoff(row.attempts + 1)))
+        else:
+            await self._doubt(channel, row, str(exc), UNCONFIRMED)
 
     async def _doubt(self, channel: Channel, row: OutboxRow, error: str, text: str) -> None:
         """Mark it uncertain and report that once, in the same transaction; a notice gets no notice."""
         async with self._of_its_run(row):
             log.warning("outbound.uncertain", outbox_id=row.id, error=error)
-        await self._record(row, lambda tx: self._admit(tx, channel, row, error, text))
+        await self._record(row, lambda tx: self._admit(tx, channel, row, error, text), single=False)
 
     async def _admit(self, tx: Connection, channel: Channel, row: OutboxRow, error: str, text: str) -> None:
         at = await addresses.lock_by_id(tx, row.address_id)
@@ -170,12 +183,17 @@ class Delivery:
         queued = parts(notice.text, channel.capabilities.max_text)
         await outbox.put(tx, at.principal_id, at.id, said.id, queued, notice=True)
 
-    async def _record(self, row: OutboxRow, write: Callable[[Connection], Awaitable[None]]) -> None:
-        """Record the result, however long the database is unavailable: only this process knows it."""
-        failures = 0
+    async def _record(
+        self, row: OutboxRow, write: Callable[[Connection], Awaitable[Recorded]], *, single: bool = True
+    ) -> Recorded:
+        """Record the result, however long the database is unavailable: only this process knows it.
+
+        `single`: by one statement.
+        """
+        failures, run = 0, self._database.run_alone if single else self._database.run
         while True:
             try:
-                return await self._database.run(write)
+                return await run(write)
             except TryAgainLater as exc:
                 log.warning("outbound.waits", error=str(exc))
             except Exception as exc:

@@ -5,24 +5,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
+from cachetools import LRUCache
 
 from gateway.config.failpoints import Failpoints
 from gateway.domain.channels.channel import Button, Capabilities, Channel
 from gateway.domain.conversation.inbound import OWN_CHANNELS, Address
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId
-from gateway.flow.outbound.delivery import Delivery
+from gateway.flow.outbound.delivery import Delivery, Sent
 from gateway.flow.outbound.parts import Roots, parts
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, outbox
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.delivery.outbox import OutboxRow
+from gateway.store.delivery.outbox import OutboxPart, OutboxRow
 
 POLL_SECONDS = 2.0
 LANES = 200
 """Most addresses that are sent to concurrently."""
+MAX_ADDRESSES_REMEMBERED = 1_000
 ANYWHERE = Capabilities(max_text=4000, max_marks=100)
 """The limits of every messenger, for messages to a channel that is closed at the moment."""
 
@@ -45,6 +47,9 @@ class Outbound:
         self._met: set[str] = set()
         self._idle = asyncio.Event()
         self._busy: dict[AddressId, asyncio.Task[None]] = {}
+        self._addresses: LRUCache[AddressId, AddressRow] = LRUCache(MAX_ADDRESSES_REMEMBERED)
+        self._passed_over = False
+        """Whether the last look left something out that may be due: of a busy address, or beyond the free lanes."""
         self._left: set[OutboxId] = set()
         """Rows that this process may have left in the state `sending`, although no lane has them."""
 
@@ -65,17 +70,31 @@ class Outbound:
         reply_to: str | None = None,
         heading: str = "",
     ) -> None:
-        """Queue a message, in parts for its channel; our own channels show the transcript and need none.
+        """Queue a message, as `parts` makes it."""
+        queued = self.parts(at, text, files=files, buttons=buttons, reply_to=reply_to, heading=heading)
+        if queued:
+            await outbox.put(tx, at.principal_id, at.id, message, queued, notice=notice)
+
+    def parts(
+        self,
+        at: AddressRow,
+        text: str,
+        *,
+        files: Sequence[FileId] = (),
+        buttons: Sequence[Button] = (),
+        reply_to: str | None = None,
+        heading: str = "",
+    ) -> Sequence[OutboxPart]:
+        """A message in parts for its channel; our own channels show the transcript and need none.
 
         `reply_to` is the platform's id of the answered message, shown only in groups.
         """
         if at.channel in OWN_CHANNELS:
-            return
+            return ()
         channel = self.channel(at)
         able = channel.capabilities if channel else ANYWHERE
         answers = None if at.private else reply_to
-        queued = parts(self.clean(text), able.max_text, files, buttons, answers, able.max_marks, heading)
-        await outbox.put(tx, at.principal_id, at.id, message, queued, notice=notice)
+        return parts(self.clean(text), able.max_text, files, buttons, answers, able.max_marks, heading)
 
     async def adopt(self, name: str, channel: Channel) -> None:
         """Send through this open channel from now on, after settling parts that a crash left without a receipt."""
@@ -124,23 +143,31 @@ class Outbound:
             self._idle.clear()
 
     async def _start_due(self, group: asyncio.TaskGroup) -> None:
-        if len(self._busy) >= LANES:
+        busy, free = list(self._busy), LANES - len(self._busy)
+        self._passed_over = True
+        if not free:
             return
-        busy = list(self._busy)  # one that ends meanwhile may leave more to send
         async with self.database.connection() as conn:
-            due = await outbox.due(conn, list(self._channels), busy, LANES - len(busy), list(self._left))
-        if not due and not busy and not self.signals.outbox.called:  # else more was committed since the look
-            self._idle.set()
+            due = await outbox.due(conn, list(self._channels), busy, free, list(self._left))
+        self._passed_over = bool(busy) or len(due) == free
         for row in due:
             self._busy[row.address_id] = group.create_task(self._send_all(row), name=f"send {row.address_id}")
+        self._rest()
+
+    def _rest(self) -> None:
+        """Be idle if nothing is being sent and nothing was committed since the last look."""
+        if not (self._busy or self._passed_over or self.signals.outbox.called):
+            self._idle.set()
 
     async def _send_all(self, row: OutboxRow) -> None:
         """Send the due parts of one address, one after another."""
         due: OutboxRow | None = row
+        look_again = True
         try:
-            at = await self.database.read(lambda conn: addresses.get(conn, row.address_id))
-            while due and (channel := self.channel(at)) and await self._send(channel, at, due):
-                due = await self.database.read(lambda conn: outbox.next_for(conn, at.id))
+            at = await self._address(row.address_id)
+            while due and (channel := self.channel(at)) and (sent := await self._send(channel, at, due)):
+                due = sent.following
+            look_again = due is not None
         except TryAgainLater as exc:
             log.warning("outbound.waits", error=str(exc))
             await asyncio.sleep(POLL_SECONDS)
@@ -149,13 +176,21 @@ class Outbound:
             await asyncio.sleep(POLL_SECONDS)
         finally:
             del self._busy[row.address_id]
-            self.signals.outbox.set()
+            if look_again or self._passed_over:
+                self.signals.outbox.set()
+            self._rest()
 
-    async def _send(self, channel: Channel, at: AddressRow, row: OutboxRow) -> bool:
+    async def _address(self, id: AddressId) -> AddressRow:
+        """What the sender needs of an address never changes."""
+        if (known := self._addresses.get(id)) is None:
+            known = self._addresses[id] = await self.database.read(lambda conn: addresses.get(conn, id))
+        return known
+
+    async def _send(self, channel: Channel, at: AddressRow, row: OutboxRow) -> Sent | None:
         self._left.add(row.id)
         try:
-            go_on = await self._delivery.send(channel, at, row)
+            sent = await self._delivery.send(channel, at, row)
             self._left.discard(row.id)
         finally:
             self.signals.attempted.publish(row.message_id)
-        return go_on
+        return sent

@@ -1,6 +1,7 @@
 """Memory in a turn: the memories that its prompt has without a search."""
 
 import asyncio
+from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -18,7 +19,7 @@ from gateway.agent.memory.search import (
     recall_limit,
 )
 from gateway.domain.conversation.model import PromptPart
-from gateway.domain.ids import SessionId
+from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.memory.memories import ALL_MEMORIES, Embedders
 from gateway.domain.principals import Label
 from gateway.flow.turn.opening import OpenedTurn, Reminder, raise_label
@@ -26,7 +27,6 @@ from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import Bootstrap
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import bootstrap
-from gateway.store.transcript import conversations
 
 MAX_SESSIONS_REMEMBERED = 256
 """Sessions whose bootstrap is cached."""
@@ -75,10 +75,9 @@ class TurnMemory:
         if not opened.private or opened.heartbeat:
             return opened
         async with self.database.connection() as conn:
-            standing = await self._bootstrap(conn, opened, zone)
+            standing, other_versions = await self._bootstrap(conn, opened, zone)
             label = max(standing.label, opened.label)
             rows = (*opened.history, *opened.transcript)
-            other_versions = await conversations.other_versions(conn, opened.session)
             visible = Visible({row.id for row in rows} | other_versions, {memory.id for memory in standing.shown})
             at_most = min(label, recall_limit(opened.principal.role, label))
             recalled = await recall(
@@ -96,15 +95,20 @@ class TurnMemory:
             log.info("turn.told_by_memory", label=label.name)
         return replace(opened, label=label, reminder=Reminder(PromptPart(standing.text, standing.label), recalled))
 
-    async def _bootstrap(self, conn: Connection, opened: OpenedTurn, zone: str | None) -> Bootstrap:
+    async def _bootstrap(
+        self, conn: Connection, opened: OpenedTurn, zone: str | None
+    ) -> tuple[Bootstrap, Set[MessageId]]:
         """The bootstrap as of the conversation's first message or summary, so that it is the same in every turn.
+
+        With it, the other versions of the conversation's messages.
 
         It is built again only after one of its memories was changed or forgotten.
         """
         first = next(row for row in opened.transcript if row.kind in ("user", "summary"))
         whose, session, as_of = opened.principal.id, opened.session, first.created_at
         at_most = recall_limit(opened.principal.role, first.label)
-        version = f"{zone} {await bootstrap.version(conn, whose, session, as_of, ALWAYS, at_most)}"
+        digest, others = await bootstrap.version(conn, whose, session, as_of, ALWAYS, at_most)
+        version = f"{zone} {digest}"
         cached = self._bootstraps.pop((session, as_of, at_most), None)
         if cached is None or cached.version != version:
             made = await bootstrap_context(
@@ -112,4 +116,4 @@ class TurnMemory:
             )
             cached = _CachedBootstrap(version, made)
         self._bootstraps[session, as_of, at_most] = cached
-        return cached.bootstrap
+        return cached.bootstrap, others

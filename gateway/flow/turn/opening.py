@@ -19,11 +19,11 @@ from gateway.domain.principals import Label, Principal
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.turn.steps import Fence
 from gateway.store.connection.pool import Connection
-from gateway.store.delivery import addresses, inbox
+from gateway.store.delivery import inbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.files import attachments
 from gateway.store.people import principals
-from gateway.store.transcript import messages, sessions, tool_calls, unread
+from gateway.store.transcript import messages, sessions, tool_calls
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import steps, tasks
 
@@ -161,38 +161,26 @@ class ChatOpening(Opening):
     async def open(self, tx: Connection) -> OpenedChat | None:
         """The task waits while files are being fetched."""
         run, session = self.run, self.session
-        label = await sessions.lock_for(tx, session, run)
-        rows = await messages.transcript(tx, session) if run.suspect else []
-        if not any(row.open for row in rows):  # later messages are not given up together with one that kills the run
-            await unread.take(tx, session, joining=False)
-            rows = await messages.transcript(tx, session)
-        if not any(row.open for row in rows) and await unread.left(tx, session):
-            # The job that fetches the files hastens this task, which holds no slot until then.
-            await tasks.renew(tx, run, delay=await unread.patience(tx, session))
+        rows = await tasks.open_chat(tx, run, session, LISTED_FILES)
+        if rows is None:
             return None
-        transcript, files, all_files = await attachments.of_turn(tx, session, rows, LISTED_FILES)
+        at, label, transcript = rows.at, rows.label, rows.transcript
         asked = [row for row in transcript if row.open]
-        if not asked:
-            await tasks.finish(tx, run, Status.COMPLETED)
-            return None
-        last = asked[-1]
-        assert last.address_id is not None, "a person's message came from somewhere"
-        at = await addresses.get(tx, last.address_id)
         private, client = True, None
         if at.channel in PROGRAMS:
             as_owner, client = await inbox.client_input(tx, at.address, [row.platform_id for row in asked])
             private = as_owner or not at.address.by_token
         return OpenedChat(
             opening=self,
-            principal=await principals.get(tx, run.principal_id),
+            principal=rows.principal,
             label=label,
             at=at,
             transcript=transcript,
             asked=asked,
             spent=await _spent(tx, run, session, transcript),
             first_ordinal=await _first_ordinal(tx, run, transcript),
-            files=files,
-            all_files=all_files,
+            files=rows.files,
+            all_files=rows.all_files,
             private=private,
             client=ClientOptions.of(client, label),
         )

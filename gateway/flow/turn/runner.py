@@ -14,7 +14,7 @@ from gateway.agent.memory.search import MemoryQuery
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.conversation.model import ModelsExhausted, PromptPart, Reply
 from gateway.domain.conversation.transcript import Answered, AssistantText, ModelReplied, Notice
-from gateway.domain.ids import AddressId, MemoryId, SessionId
+from gateway.domain.ids import AddressId, MemoryId, MessageId, SessionId
 from gateway.domain.principals import Label, Role
 from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Claim, Status
@@ -31,7 +31,8 @@ from gateway.flow.turn.opening import OpenedTurn, raise_label
 from gateway.flow.turn.steps import Fence, LiveSink, Sink, StepSink
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.transcript import messages, sessions, thoughts
+from gateway.store.delivery.outbox import OutboxPart
+from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import steps, tasks
 
@@ -65,26 +66,28 @@ class TurnResult:
         """A notice that the run failed."""
         return cls(Notice(why), status=Status.FAILED, error=why)
 
+    @property
+    def origin(self) -> str:
+        """The author of its text."""
+        return "agent" if isinstance(self.entry, AssistantText) else "gateway"
+
     async def store(
         self, tx: Connection, run: Claim, session: SessionId, *, label: Label, address: AddressId | None = None
     ) -> MessageRow:
         """Add it to the session, which the caller has locked, as the answer to its open messages; record the costs."""
-        origin = "agent" if isinstance(self.entry, AssistantText) else "gateway"
         answer = await messages.say(
             tx,
             session,
             run.principal_id,
             self.entry,
             label=label,
-            origin=origin,
+            origin=self.origin,
             address=address,
             task=run.id,
             answers=True,
             remembered=self.reminded,
         )
         if self.reply is not None:
-            await thoughts.keep_fields(tx, answer.id, self.reply)
-            await thoughts.keep(tx, answer.id, self.reply)
             await steps.model_called(tx, run.id, run.principal_id, self.reply, answer.id)
         return answer
 
@@ -278,12 +281,40 @@ class RunFinisher:
             return answer, finished
 
         answer, finished = await self.database.run(work)
-        self.failpoints.reach(Step.ANSWER_COMMITTED)
-        status = finished.status.value if finished.status else "goes on"
-        log.info("run.finished", kind=run.kind, task_id=str(run.id), message_id=answer.id, status=status)
-        self.live.publish(session, MessageStored(answer.id))
-        self.live.publish(session, TurnEnded(run))  # at once, else the answer is shown beside its draft
+        self.ended(run, session, answer.id, finished.status)
         if finished.sent is not None:
             self.proactive.committed(finished.sent)
-        self.signals.outbox.set()
         return finished
+
+    async def answer(
+        self, run: Claim, session: SessionId, result: TurnResult, at: AddressRow, parts: Sequence[OutboxPart]
+    ) -> bool:
+        """End the run of a chat in one statement; False if it has to `finish` the longer way. Raises `RunLost`."""
+        stored = await self.database.run_alone(
+            lambda conn: tasks.answer(
+                conn,
+                run,
+                session,
+                result.entry,
+                label=result.label,
+                address=at.id,
+                origin=result.origin,
+                remembered=result.reminded,
+                reply=result.reply,
+                parts=parts,
+                status=result.status,
+                error=result.error,
+            )
+        )
+        if stored is not None:
+            self.ended(run, session, stored, result.status)
+        return stored is not None
+
+    def ended(self, run: Claim, session: SessionId, answer: MessageId, status: Status | None) -> None:
+        """Tell everybody about a committed end."""
+        self.failpoints.reach(Step.ANSWER_COMMITTED)
+        says = status.value if status else "goes on"
+        log.info("run.finished", kind=run.kind, task_id=str(run.id), message_id=answer, status=says)
+        self.live.publish(session, MessageStored(answer))
+        self.live.publish(session, TurnEnded(run))  # at once, else the answer is shown beside its draft
+        self.signals.outbox.set()

@@ -30,7 +30,7 @@ from gateway.domain.principals import Label
 from gateway.domain.work.tasks import LEASE_SECONDS, Claim
 from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, ThinkingWritten, ToolEnded, ToolStarted
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.transcript import messages, sessions, thoughts, tool_calls
+from gateway.store.transcript import messages, sessions, tool_calls
 from gateway.store.work import steps, tasks
 
 log = structlog.get_logger(__name__)
@@ -139,8 +139,7 @@ class StepSink:
 
     async def _commit(self, write: Callable[[Connection], Awaitable[None]]) -> None:
         async def work(tx: Connection) -> None:
-            await sessions.lock(tx, self.session)
-            await tasks.progress(tx, self.run)
+            await tasks.progress(tx, self.run, self.session)
             await write(tx)
 
         await self.fence.commit(work)
@@ -154,9 +153,7 @@ class StepSink:
             )
             first = said.id
         calls = await tool_calls.intend(tx, self.session, run.principal_id, run.id, event.intents, self.label)
-        await thoughts.keep_fields(tx, calls[0], event.reply)
-        await thoughts.keep(tx, first or calls[0], event.reply)
-        await steps.model_called(tx, run.id, run.principal_id, event.reply, first or calls[0])
+        await steps.model_called(tx, run.id, run.principal_id, event.reply, first or calls[0], calls[0])
         if run.kind == "agent":
             await steps.intended(tx, run.id, run.principal_id, [each.call.name for each in event.intents], calls)
 

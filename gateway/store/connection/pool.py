@@ -7,7 +7,7 @@ import hashlib
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Self, TypeAlias, TypeVar
 
@@ -227,10 +227,21 @@ class Database:
 
     async def run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
         """Run `work` in one transaction, again when it met a deadlock; it must be repeatable up to its commit."""
+        return await self._repeated(self.transaction, work)
+
+    async def run_alone(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+        """`run` for a single statement, which needs neither `begin` nor `commit` around it."""
+        return await self._repeated(self.connection, work)
+
+    async def _repeated(
+        self,
+        opened: Callable[[], AbstractAsyncContextManager[Connection]],
+        work: Callable[[Connection], Awaitable[Result]],
+    ) -> Result:
         failures = 0
         while True:
             try:
-                async with self.transaction() as connection:
+                async with opened() as connection:
                     return await work(connection)
             except Conflict:
                 failures += 1

@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from datetime import datetime
+from typing import Any, Self
+from uuid import UUID
 
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import AddressId, PrincipalId, SessionId
@@ -35,6 +37,13 @@ class AddressRow:
     """When the choice of the model ends; None: it doesn't by itself."""
     voice: VoiceReply | None
     """When answers are read aloud in this chat; None: as configured."""
+
+    @classmethod
+    def of_json(cls, row: Mapping[str, Any]) -> Self:
+        """From its row as JSON."""
+        ids = {name: UUID(row[name]) for name in ("principal_id", "session_id")}
+        times = {name: row[name] and datetime.fromisoformat(row[name]) for name in ("created_at", "model_until")}
+        return cls(**{**row, **ids, **times})
 
     @property
     def address(self) -> Address:

@@ -105,12 +105,6 @@ async def due(
     return await fetch_all(conn, _row, sql, list(channels), list(busy), limit, list(left), LONGEST_SEND)
 
 
-async def next_for(conn: Connection, address: AddressId) -> OutboxRow | None:
-    """The next part for an address."""
-    sql = "select * from outbox where address_id = $1 and state = 'pending' and run_at <= now() order by id limit 1"
-    return await fetch_first(conn, _row, sql, address)
-
-
 async def touch(conn: Connection, row: OutboxId) -> None:
     """Write it, and change nothing."""
     await conn.execute("update outbox set error = error where id = $1", row)
@@ -123,10 +117,14 @@ async def mark_sending(conn: Connection, row: OutboxId) -> bool:
     return bool(await conn.fetchval(sql, row))
 
 
-async def mark_sent(conn: Connection, row: OutboxId, platform_id: str) -> None:
-    """The platform has it."""
-    sql = "update outbox set state = 'sent', sent_at = now(), platform_id = $2, error = null where id = $1"
-    await conn.execute(sql, row, storable(platform_id))
+async def mark_sent(conn: Connection, row: OutboxId, platform_id: str) -> OutboxRow | None:
+    """The platform has it. Returns the next due part for its address."""
+    sql = """with sent as (
+               update outbox set state = 'sent', sent_at = now(), platform_id = $2, error = null where id = $1
+               returning address_id)
+             select o.* from sent join outbox o using (address_id)
+             where o.id <> $1 and o.state = 'pending' and o.run_at <= now() order by o.id limit 1"""
+    return await fetch_first(conn, _row, sql, row, storable(platform_id))
 
 
 async def delay(conn: Connection, row: OutboxId, delay: float, error: str) -> None:

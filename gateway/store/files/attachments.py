@@ -1,9 +1,10 @@
 """Attachments: the files that came with a message, from their announcement to what was read out of them."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
+from typing import Any, TypeAlias
 from uuid import UUID
 
 from asyncpg import Record
@@ -17,6 +18,8 @@ from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all
 from gateway.store.transcript.messages import MessageRow
 
+Columns: TypeAlias = Record | Mapping[str, Any]
+"""A row of the view `attached`, as such or as JSON."""
 LONGEST = 1_000
 """Characters that are kept of what a file is called, or is said to be."""
 _LARGEST = 2**63 - 1
@@ -135,41 +138,26 @@ async def of_turn(
     One statement, which finds nothing at once where nothing was ever sent: every turn begins with it. Of thousands it
     looks at the newest only, and counts no others.
     """
-    sql = """with newest as (
-               select n.* from past($1) p cross join lateral (
-                 select a.id, a.file_id, a.created_at, a.place
-                 from attachments a join messages m on m.id = a.message_id
-                 where a.session_id = p.id and a.state = 'stored' and m.seq <= p.until
-                   and m.withdrawn is distinct from 'deleted'
-                 order by a.created_at desc, a.place desc limit $3 * 4) n
-               order by n.created_at desc, n.place desc limit $3 * 4
-             ), latest as (
-               select distinct on (file_id) id, created_at, place from newest
-               order by file_id, created_at desc, place desc
-             ), listed as (
-               select id, row_number() over (order by created_at desc, place desc) as age, count(*) over () as total
-               from latest
-             ), chosen as (
-               select id, max(age) as age, max(total) as total from (
-                 select id, age, total from listed where age <= $3
-                 union all select id, null, null from attachments
-                 where session_id in (select id from past($1)) and message_id = any($2)) c
-               group by id)
-             select a.*, c.age, c.total from chosen c join attached a on a.attachment_id = c.id"""
-    records = await conn.fetch(sql, session, [row.id for row in rows], limit)
+    sql = "select a.*, t.age, t.total from turn_files($1, $2, $3) t join attached a using (attachment_id)"
+    return placed(rows, await conn.fetch(sql, session, [row.id for row in rows], limit))
+
+
+def placed(rows: Sequence[MessageRow], records: Sequence[Columns]) -> tuple[list[MessageRow], list[Attached], int]:
+    """The result of `of_turn`, from what `turn_files` found of them."""
     listed = sorted((record for record in records if record["age"]), key=lambda record: -record["age"])
     return _with(rows, records), [_attached(each) for each in listed], listed[0]["total"] if listed else 0
 
 
-def _with(rows: Sequence[MessageRow], records: Sequence[Record]) -> list[MessageRow]:
+def _with(rows: Sequence[MessageRow], records: Sequence[Columns]) -> list[MessageRow]:
     found: defaultdict[MessageId, list[Attached]] = defaultdict(list)
     for record in sorted(records, key=lambda record: int(record["place"])):
         found[record["message_id"]].append(_attached(record))
     return [replace(row, attached=tuple(found[row.id])) if row.id in found else row for row in rows]
 
 
-def _attached(row: Record) -> Attached:
+def _attached(row: Columns) -> Attached:
     known = {name: row[name] for name in _KNOWN}
+    known["id"] = known["id"] and UUID(str(known["id"]))
     if row["coming"] or row["unread"]:
         known["problem"] = "it has not arrived yet" if row["coming"] else "it has not been read yet"
     return Attached(**known)

@@ -12,8 +12,8 @@ from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
 from gateway.domain.memory.memories import Kind, Memory, MemoryFilter, MemoryHit
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all
-from gateway.store.memory.memories import FILTER, by_id, filtering
+from gateway.store.connection.rows import fetch_all, read_row
+from gateway.store.memory.memories import FILTER, filtering
 
 Found = TypeVar("Found")
 
@@ -24,7 +24,10 @@ Prior = Callable[[MemoryHit], float | None]
 """Added to the score of a row; None leaves it out."""
 _WEAK_SCORE, _WEAK_WORDS = 6.5, 0.34
 _WEAK_WORDS_ALONE = 0.08
-_HYBRID = "select * from hybrid_search($1, $13, $14, $15, {}, $16, $17, $18)"
+_HYBRID = """
+select found.score, found.words, found.cosine, found.shown, r.*
+from hybrid_search($1, $13, $14, $15, {}, $16, $17, $18) with ordinality found (id, score, words, cosine, shown, place)
+left join remembered r on r.id = found.id and found.shown order by found.place"""
 
 
 class WrongDimension(SupaclawError):
@@ -85,7 +88,7 @@ async def hybrid(
         importance,
         recency,
     )
-    hits = await _hits(conn, [row for row in rows if row["shown"]])
+    hits = [_hit(row) for row in rows if row["id"] is not None]
     lifts = [(0.0 if prior is None else prior(hit), hit) for hit in hits]
     scored = [(hit.score + lift, hit) for lift, hit in lifts if lift is not None]
     best = sorted(scored, key=itemgetter(0), reverse=True)[:k]
@@ -95,39 +98,17 @@ async def hybrid(
     return Ranked(ranked, min(k, left_out), _weak([hit for _, hit in best]))
 
 
-REPLACED = """
-  old as (
-    select id as row, id from memories where id = any({rows})
-    union select m.id, s.memory_id from memories m join memory_sources s using (message_id) where m.id = any({rows})
-    union select m.id, g.id from memories m join memories g using (session_id)
-      where m.id = any({rows}) and m.kind = 'summary' and g.superseded_by is not null
-  ), newer as (
-    select distinct on (old.row) old.row, n.id, n.xmin
-    from old join memories m on m.id = old.row join memories g on g.id = old.id and g.superseded_by is not null
-    join memories n on n.id = memory_newest(g.id)
-    where m.kind <> 'summary' or tsvector_to_array(m.lexemes) @> any (
-      select array_agg(word) from unnest(tsvector_to_array(g.lexemes)) word
-      where word <> all (tsvector_to_array(n.lexemes)))
-    order by old.row, g.id desc
-  )"""
-"""The newest memory in place of each row that is out of date: a replaced one, what it was learned from, or a summary of
-its conversation that has all of its words which the new one lacks."""
 _REPLACED = """
-with {}
-select newer.row, r.id from newer join remembered r using (id)
-where r.principal_id = $1 and r.forgotten_at is null and r.label <= $3
-  and not exists (select from old where old.row = newer.row and old.id = newer.id)""".format(REPLACED.format(rows="$2"))
+select n.replaces, r.* from memory_replacements($2) n join remembered r using (id)
+where r.principal_id = $1 and r.forgotten_at is null and r.label <= $3"""
 
 
 async def replaced(
     conn: Connection, principal: PrincipalId, rows: Sequence[MemoryId], at_most: Label
 ) -> dict[MemoryId, Memory]:
     """The memory that holds now in place of a row, or of one learned from it; only for rows that are out of date."""
-    found = await conn.fetch(_REPLACED, principal, list(rows), at_most)
-    if not found:
-        return {}
-    memories = await by_id(conn, [row["id"] for row in found])
-    return {MemoryId(row["row"]): memories[row["id"]] for row in found}
+    found = await conn.fetch(_REPLACED, principal, list(rows), at_most) if rows else []
+    return {MemoryId(row["replaces"]): read_row(Memory, row) for row in found}
 
 
 async def open_messages(conn: Connection, session: SessionId) -> dict[MessageId, str]:
@@ -139,9 +120,9 @@ async def open_messages(conn: Connection, session: SessionId) -> dict[MessageId,
 
 async def _model(conn: Connection, name: str, dimensions: int) -> int | None:
     """The number under which the vectors of a model are stored; None if none are."""
-    if await conn.fetchval("select to_regclass('memory_vectors') is null"):
-        return None
-    row = await conn.fetchrow("select id, dimensions from memory_models where name = $1 and current", name)
+    sql = """select id, dimensions from memory_models
+             where name = $1 and current and to_regclass('memory_vectors') is not null"""
+    row = await conn.fetchrow(sql, name)
     if row is None:
         return None
     if row["dimensions"] != dimensions:
@@ -162,13 +143,8 @@ def _indexed(which: MemoryFilter) -> MemoryFilter:
     return replace(which, kinds=(Kind.MEMORY, Kind.SUMMARY)) if which.tags or which.pinned else which
 
 
-async def _hits(conn: Connection, ranked: Sequence[asyncpg.Record]) -> tuple[MemoryHit, ...]:
-    memories = await by_id(conn, [row["id"] for row in ranked])
-    return tuple(
-        MemoryHit(memories[row["id"]], row["score"], row["words"], row["cosine"])
-        for row in ranked
-        if row["id"] in memories
-    )
+def _hit(row: asyncpg.Record) -> MemoryHit:
+    return MemoryHit(read_row(Memory, row), row["score"], row["words"], row["cosine"])
 
 
 RECALL_TIMEOUT_MS = 20

@@ -115,10 +115,6 @@ def _conversation(row: Record) -> Conversation:
     return Conversation(**facts, title=given or title)
 
 
-MAX_OTHER_VERSIONS = 1_000
-"""The newest messages of other versions that are compared."""
-
-
 MAX_BRANCH_DEPTH = 32
 """Branches of branches that are made; a retry of a retry is its sibling, and no deeper."""
 
@@ -159,19 +155,6 @@ async def said_by_person(conn: Connection, session: SessionId, message: MessageI
     """This message of a person, or their newest, if the conversation or its past has it and a turn has taken it."""
     row = await (conn.fetchrow(_NEWEST_SAID, session) if message is None else conn.fetchrow(_SAID, session, message))
     return MessageRow.of(row) if row else None
-
-
-async def other_versions(conn: Connection, session: SessionId) -> set[MessageId]:
-    """The other versions of this branch's messages; empty if it is not a branch."""
-    sql = """with behind as (
-                select p.id, p.until from past($1) p where p.depth > 0
-                union all
-                select s.id, s.parent_seq from sessions s join past($1) p on s.parent_id = p.id
-                where s.id not in (select id from past($1)))
-              select m.id from behind b cross join lateral (
-                select id from messages where session_id = b.id and seq > b.until order by seq desc limit $2) m
-              order by m.id desc limit $2"""
-    return {MessageId(row["id"]) for row in await conn.fetch(sql, session, MAX_OTHER_VERSIONS)}
 
 
 async def with_versions(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:

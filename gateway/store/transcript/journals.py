@@ -45,21 +45,7 @@ class CopyMark:
 
 async def lines(conn: Connection, journal: JournalId, after: CopyMark) -> list[JournalLine]:
     """The file's lines after this mark; tool calls and results are cut, `length` is that of the whole."""
-    # By time, but never against the order within a table: a row's time is when its transaction began.
-    sql = """select id, false as arrived, entry_id, kind, created_at as at,
-                    case when kind in ('tool_intent', 'tool_result') then coalesce(tool, '') else sender end as who,
-                    case when kind in ('tool_intent', 'tool_result') then left(text, $4) else text end as text,
-                    length(text) as length, max(created_at) over (order by id) as placed,
-                    array(select concat(coalesce(nullif(a.name, ''), 'file'), ' → ' || f.path,
-                                        ': ' || nullif(a.error, ''))
-                          from attachments a left join files f on f.id = a.file_id
-                          where a.message_id = messages.id order by a.place) as files
-             from messages where journal_id = $1 and id > $2
-             union all
-             select id, true, entry_id, kind, received_at, '', text, length(text), max(received_at) over (order by id),
-                    '{}'
-             from inbox where journal_id = $1 and id > $3 and kind in ('command', 'edit')
-             order by placed, arrived, id"""
+    sql = "select * from journal_lines($1, $2, $3, $4)"
     return await fetch_all(conn, JournalLine, sql, journal, after.message, after.arrival, MAX_COPIED)
 
 

@@ -174,45 +174,17 @@ class MessageRow:
                 assert_never(self.kind)
 
 
-_LAST = """
-with last as (
-  select s.id, s.covers from past($1) p cross join lateral (
-    select id, covers from messages
-    where session_id = p.id and kind = 'summary' and covers <= p.until and created_at <= p.at
-    order by seq desc limit 1) s
-  order by p.depth limit 1)
-{}"""
-_LAST_SUMMARY = _LAST.format("select id from last")
-_TRANSCRIPT = _LAST.format("""
-select m.*, case when kind in ('assistant', 'tool_intent') then
-  (select array[f.source, f.message] || f.calls from provider_fields f where f.message_id = m.id) end as fields from (
-  (select * from messages where id = (select id from last))
-  union all
-  (select m.* from past($1) p join messages m on m.session_id = p.id and m.seq <= p.until
-   where m.kind <> 'summary' and m.seq > coalesce((select covers from last), 0))) m
-order by kind <> 'summary', seq""")
+_LAST_SUMMARY = """
+select s.id from past($1) p cross join lateral (
+  select id from messages
+  where session_id = p.id and kind = 'summary' and covers <= p.until and created_at <= p.at
+  order by seq desc limit 1) s
+order by p.depth limit 1"""
 
 
 async def transcript(conn: Connection, session: SessionId) -> list[MessageRow]:
     """Everything a turn has to know, without what is unread: the last summary, then in order what it does not cover."""
-    return await fetch_all(conn, MessageRow, _TRANSCRIPT, session)
-
-
-_SAID = """
-with place as (
-  update sessions set next_seq = next_seq + 1, spoken_at = now() where id = $1 returning next_seq - 1 as seq
-), said as (
-  insert into messages (session_id, principal_id, address_id, seq, kind, text, label, origin, final, task_id, closed_at,
-                        covers, tokens, remembered, journal_id)
-  select $1, $2, $3, place.seq, $4, $5, $6, $7, $8, $9, case when $4 = 'user' and $9::uuid is null then now() end, $10,
-         $11, $12, (select id from journals where session_id = $1 and closed_at is null)
-  from place returning *
-){} select * from said"""
-_SAY = _SAID.format("")
-_ANSWER = _SAID.format(""", answered as (
-  update messages set answered_by = (select id from said)
-  where session_id = $1 and kind = 'user' and seq is not null and answered_by is null and closed_at is null
-)""")
+    return await fetch_all(conn, MessageRow, "select t.*, kept_fields(t) as fields from transcript($1) t", session)
 
 
 async def say(
@@ -234,27 +206,28 @@ async def say(
     What a user said waits for an answer if it was said for a `task`. What `answers` does so for every message that the
     turn took.
     """
-    text = storable(entry.text)
+    text, final = storable(entry.text), not isinstance(entry, AssistantText) or entry.final
     return await fetch_one(
         conn,
         MessageRow,
-        _ANSWER if answers else _SAY,
+        "select * from say($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         session,
         principal,
         address,
-        _KIND[type(entry)],
+        KINDS[type(entry)],
         text,
         label,
         origin,
-        not isinstance(entry, AssistantText) or entry.final,
+        final,
         task,
         covers,
         estimate(text),
         remembered,
+        answers,
     )
 
 
-_KIND: dict[type[Entry], Kind] = {
+KINDS: dict[type[Entry], Kind] = {
     AssistantText: "assistant",
     Notice: "notice",
     Summary: "summary",

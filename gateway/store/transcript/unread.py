@@ -2,9 +2,10 @@
 
 import re
 from datetime import timedelta
+from uuid import uuid4
 
 from gateway.domain.conversation.inbound import Inbound
-from gateway.domain.ids import AddressId, EntryId, InboxId, MessageId, PrincipalId, SessionId
+from gateway.domain.ids import AddressId, EntryId, InboxId, InstanceId, MessageId, PrincipalId, SessionId
 from gateway.domain.people.access import identity_of
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
@@ -15,6 +16,47 @@ from gateway.store.transcript.messages import REVISED, MessageRow, Withdrawn
 
 PATIENCE = timedelta(seconds=90)
 """How long a message waits for its files before a turn takes it without them."""
+
+
+async def accept(
+    conn: Connection,
+    inbound: Inbound,
+    text: str,
+    label: Label,
+    entry: EntryId,
+    holder: PrincipalId | None,
+    instance: InstanceId,
+    *,
+    delay: float,
+) -> tuple[InboxId, AddressId, SessionId, MessageId] | None:
+    """Store an arrival of the plain kind, once, and queue its turn, in one statement; None if it is not of that kind.
+
+    That is a message in a known private chat which is still its sender's, without files, quotes and the like. The
+    `holder` is the chat's principal; None: the member with the sender's identity.
+    """
+    text, identity, at = storable(text), identity_of(inbound), inbound.address
+    row = await conn.fetchrow(
+        "select * from accept($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
+        at.channel,
+        at.account,
+        at.chat,
+        at.thread,
+        holder,
+        identity,
+        inbound.platform_id,
+        inbound.sent_at,
+        text,
+        estimate(text),
+        label,
+        identity if inbound.as_owner else "",
+        inbound.as_owner,
+        inbound.solo,
+        entry,
+        uuid4(),
+        instance,
+        timedelta(seconds=delay),
+    )
+    return (row["arrival"], row["address"], row["session"], row["message"]) if row else None
 
 
 async def receive(
@@ -180,31 +222,7 @@ async def take(conn: Connection, session: SessionId, *, joining: bool) -> list[M
     A solo message is taken alone, at the start of a turn: it joins no turn that runs or that has open messages, and
     nothing joins its turn. One whose files are on their way stays unread, and so does what came after it.
     """
-    sql = """with open as (
-               select id, seq, solo, created_at from messages
-               where session_id = $1 and kind = 'user' and answered_by is null and closed_at is null
-             ), incomplete as (
-               select o.id from open o
-               join attachments a on a.message_id = o.id left join files f on f.id = a.file_id
-               where a.state <> 'failed' and f.derived_at is null and o.created_at > now() - $3::interval
-             ), waiting as (
-               select id, row_number() over (order by id) as place,
-                      bool_or(solo) over (order by id) as behind_solo,
-                      bool_or(id in (select id from incomplete)) over (order by id) as behind_files
-               from open where seq is null
-             ), chosen as (
-               select id, place from waiting
-               where not behind_files and case when exists (select from open where seq is not null and solo) then false
-                          when $2 or exists (select from open where seq is not null) then not behind_solo
-                          else not behind_solo or place = 1 end
-             ), counted as (
-               update sessions set next_seq = next_seq + (select count(*) from chosen)::int, spoken_at = now()
-               where id = $1 and exists (select from chosen) returning next_seq
-             )
-             update messages m
-             set seq = (select next_seq from counted) - (select count(*) from chosen)::int + chosen.place::int - 1
-             from chosen where m.id = chosen.id returning m.*"""
-    rows = await conn.fetch(sql, session, joining, PATIENCE)
+    rows = await conn.fetch("select * from take_unread($1, $2, $3)", session, joining, PATIENCE)
     return sorted((MessageRow.of(row) for row in rows), key=lambda row: row.seq or 0)
 
 

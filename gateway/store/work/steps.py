@@ -8,6 +8,8 @@ from typing import Literal
 
 from gateway.domain.conversation.model import Attempt, Reply
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.json import JsonObject
+from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_record
 
@@ -49,30 +51,38 @@ class ModelUse:
 
 
 async def model_called(
-    conn: Connection, task: TaskId, principal: PrincipalId, reply: Reply, message: MessageId | None = None
+    conn: Connection,
+    task: TaskId,
+    principal: PrincipalId,
+    reply: Reply,
+    message: MessageId | None = None,
+    call: MessageId | None = None,
 ) -> None:
     """Record one model call with the tries that failed before it; `message` is the first row of what it said.
 
-    What the call had reserved is settled by it; the caller holds the task.
+    With that is stored what the model thought, and with the first `call`, else with the answer, what only its provider
+    understands. What the call had reserved is settled by it; the caller holds the task.
     """
-    await conn.execute(
-        """with settled as (update tasks set reserved_token = null where id = $1 and reserved_token is not null)
-           insert into task_steps (task_id, principal_id, kind, name, tokens_in, tokens_out, tokens_cached, cost_usd,
-                                   latency_ms, failed, message_id, tokens_thinking, thinking_usd)
-           values ($1, $2, 'model', $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)""",
-        task,
-        principal,
-        reply.model,
-        reply.usage.input_tokens,
-        reply.usage.output_tokens,
-        reply.usage.cached_tokens,
-        reply.usage.cost_usd,
-        reply.latency_ms,
-        [{"model": a.model, "error": a.error, "message": a.message} for a in reply.failed],
-        message,
-        reply.usage.thinking_tokens,
-        reply.usage.thinking_usd,
-    )
+    sql = "select model_called($1, $2, $3, $4, $5)"
+    await conn.execute(sql, task, principal, message, call or message, facts_of(reply))
+
+
+def facts_of(reply: Reply) -> JsonObject:
+    """A reply without what it said."""
+    usage, thought, fields = reply.usage, reply.thought, reply.fields
+    return {
+        "model": reply.model,
+        "tokens_in": usage.input_tokens,
+        "tokens_out": usage.output_tokens,
+        "tokens_cached": usage.cached_tokens,
+        "cost_usd": usage.cost_usd,
+        "latency_ms": reply.latency_ms,
+        "failed": [{"model": a.model, "error": a.error, "message": a.message} for a in reply.failed],
+        "tokens_thinking": usage.thinking_tokens,
+        "thinking_usd": usage.thinking_usd,
+        "thought": {"text": storable(thought.text), "ms": thought.milliseconds} if thought else None,
+        "fields": [fields.source, fields.message, *fields.calls] if fields else None,
+    }
 
 
 async def tool_ran(

@@ -1,18 +1,27 @@
 """The engine's statements, as functions; what they promise is written beside them in migrations/0002_engine.sql."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from gateway.domain.ids import InstanceId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.conversation.model import Reply
+from gateway.domain.conversation.transcript import AssistantText, Attached, Notice
+from gateway.domain.ids import AddressId, InstanceId, MemoryId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label, Principal, Role
 from gateway.domain.text.texts import storable
+from gateway.domain.text.tokens import estimate
 from gateway.domain.work.tasks import LEASE_SECONDS, Claim, Lane, Status
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_value
-from gateway.store.delivery.outbox import State
+from gateway.store.delivery.addresses import AddressRow
+from gateway.store.delivery.outbox import OutboxPart, State
+from gateway.store.files import attachments
 from gateway.store.migrate import known_schema
+from gateway.store.transcript.messages import KINDS, MessageRow
+from gateway.store.transcript.unread import PATIENCE
+from gateway.store.work.steps import facts_of
 
 LEASE = timedelta(seconds=LEASE_SECONDS)
 
@@ -42,12 +51,8 @@ async def create_chat(
     conn: Connection, principal: PrincipalId, session: SessionId, instance: InstanceId, *, delay: float = 0.0
 ) -> None:
     """Make sure a live task answers the session, after `delay` seconds at the latest. The caller holds the session."""
-    task = TaskId(uuid4())
-    sql = """insert into tasks (id, master_id, kind, lane, principal_id, session_id, instance_id, run_at)
-             values ($1, $1, 'chat', 'chat', $2, $3, $4, now() + $5::interval)
-             on conflict (session_id) where kind = 'chat' and status in ('pending', 'running')
-             do update set run_at = excluded.run_at where tasks.status = 'pending' and tasks.run_at > excluded.run_at"""
-    await conn.execute(sql, task, principal, session, instance, timedelta(seconds=delay))
+    sql = "select create_chat($1, $2, $3, $4, $5)"
+    await conn.execute(sql, TaskId(uuid4()), principal, session, instance, timedelta(seconds=delay))
 
 
 async def create(
@@ -75,23 +80,8 @@ async def create(
     long as that lives. `budget_usd` is that of the tree which it begins.
     """
     task = id or TaskId(uuid4())
-    sql = """with parent as (
-             select master_id, depth, priority from tasks
-             where id = $7 and status not in ('completed', 'failed', 'cancelled') for update
-           ), child as (
-             insert into tasks (id, master_id, parent_id, depth, kind, lane, principal_id, input, dedupe, max_attempts,
-                                instance_id, priority, session_id, agent, budget_usd, run_at)
-             select $1, coalesce((select master_id from parent), $1), $7, coalesce((select depth + 1 from parent), 0),
-                    $3, $4, $2, $5, $6, $8, $9, $10 + coalesce((select priority from parent), 0), $11, $12, $13,
-                    now() + $14::interval
-             where $7::uuid is null or exists (select from parent)
-             on conflict do nothing returning id, parent_id
-           ), counted as (
-             update tasks set open_children = open_children + 1 where id = (select parent_id from child)
-           )
-           select id from child"""
     found = await conn.fetchval(
-        sql,
+        "select create_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
         task,
         principal,
         kind,
@@ -131,6 +121,80 @@ async def claim(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ChatRows:
+    """The rows that a chat's turn starts from, as they were under one lock; its files as `attachments.of_turn`."""
+
+    label: Label
+    principal: Principal
+    at: AddressRow
+    transcript: Sequence[MessageRow]
+    files: Sequence[Attached]
+    all_files: int
+
+
+async def open_chat(conn: Connection, run: Claim, session: SessionId, most_files: int) -> ChatRows | None:
+    """Take the unread messages of a chat, in one statement; raises `RunLost`.
+
+    None if nothing is left to answer: the task has ended then, or waits for files that are being fetched.
+    """
+    sql = "select o.state, (o.entry).*, o.fields from open_chat($1, $2, $3, $4, $5, $6) o"
+    rows = await conn.fetch(sql, session, run.id, run.token, run.suspect, PATIENCE, most_files)
+    if not rows:
+        return None
+    [state, *entries] = rows
+    said = [MessageRow.of(row) for row in entries]
+    found = state["state"]
+    known, who = found["address"], found["principal"]
+    return ChatRows(
+        Label(found["label"]),
+        Principal(run.principal_id, Role(who["role"]), who["name"]),
+        AddressRow.of_json(known),
+        *attachments.placed(said, found["files"]),
+    )
+
+
+async def answer(
+    conn: Connection,
+    run: Claim,
+    session: SessionId,
+    entry: AssistantText | Notice,
+    *,
+    label: Label,
+    address: AddressId,
+    origin: str,
+    remembered: Sequence[MemoryId],
+    reply: Reply | None,
+    parts: Sequence[OutboxPart],
+    status: Status,
+    error: str | None,
+) -> MessageId | None:
+    """End the run of a chat with an answer to all that its turn took, in one statement; raises `RunLost`.
+
+    None, and nothing is stored, if the session's label is another one by now, or if a message is still unread.
+    """
+    text, texts = storable(entry.text), [part.text for part in parts]
+    found = await conn.fetchval(
+        "select answer($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
+        session,
+        run.id,
+        run.token,
+        label,
+        address,
+        KINDS[type(entry)],
+        text,
+        estimate(text),
+        origin,
+        remembered,
+        facts_of(reply) if reply else None,
+        texts,
+        parts[0].reply_to if parts else None,
+        status.value,
+        error and storable(error),
+    )
+    return MessageId(found) if found else None
+
+
 async def payload(conn: Connection, task: TaskId) -> JsonObject:
     """The payload that the task was queued with."""
     found: JsonObject | None = await conn.fetchval("select input from tasks where id = $1", task)
@@ -150,9 +214,17 @@ async def hold(conn: Connection, run: Claim) -> None:
     await conn.execute("select from hold($1, $2)", run.id, run.token)
 
 
-async def progress(conn: Connection, run: Claim) -> None:
-    """`hold`, for a transaction that commits a step: the attempts start over, and so does the lease."""
-    await conn.execute("select progress($1, $2, $3)", run.id, run.token, LEASE)
+async def progress(conn: Connection, run: Claim, session: SessionId | None = None) -> None:
+    """`hold`, for a transaction that commits a step: the attempts start over, and so does the lease.
+
+    A `session` is locked before.
+    """
+    sql = "select progress($1, $2, $3)"
+    if session is None:
+        await conn.execute(sql, run.id, run.token, LEASE)
+    else:
+        sql = f"{sql} from (select from sessions where id = $4 for no key update) held"
+        await conn.execute(sql, run.id, run.token, LEASE, session)
 
 
 async def extend(conn: Connection, run: Claim) -> None:
@@ -201,9 +273,7 @@ async def requeue(
 
 async def renew(conn: Connection, run: Claim, *, delay: float = 0.0) -> None:
     """Back to pending with all attempts, because there is more to do; raises `RunLost`."""
-    await requeue(conn, run, delay=delay)
-    sql = "update tasks set attempts = 0, crashes = 0, alone = 0, held_until = null, error = null where id = $1"
-    await conn.execute(sql, run.id)
+    await conn.execute("select renew($1, $2, $3)", run.id, run.token, timedelta(seconds=delay))
 
 
 async def hasten(conn: Connection, session: SessionId) -> None:

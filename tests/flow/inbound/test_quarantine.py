@@ -18,14 +18,17 @@ TEXTS = "select text from messages where kind = 'user' order by id"
 
 def poisoned(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Every message with `poison` in it fails to be stored."""
-    really = unread.receive
 
-    async def receive(*arguments: Any) -> Any:
-        if any("poison" in getattr(argument, "text", "") for argument in arguments):
-            raise error
-        return await really(*arguments)
+    def refusing(really: Any) -> Any:
+        async def stored(*arguments: Any, **more: Any) -> Any:
+            if any("poison" in getattr(argument, "text", "") for argument in arguments):
+                raise error
+            return await really(*arguments, **more)
 
-    monkeypatch.setattr(unread, "receive", receive)
+        return stored
+
+    for name in ("accept", "receive"):
+        monkeypatch.setattr(unread, name, refusing(getattr(unread, name)))
 
 
 async def test_it_is_put_aside_after_three_tries_and_the_owner_is_told(

@@ -339,9 +339,9 @@ class TestTools:
         async with path.working():
             await path.ask("/approve A1")
             await path.settled()
+            await path.channel.until(lambda texts: "forgotten_with_it" in texts[-1])
         left = "select text from remembered where forgotten_at is null"
         assert not any("0142" in text for (text,) in await path.rows(left))
-        assert "forgotten_with_it" in path.channel.texts[-1]
 
     async def test_untrusted_words_are_quoted_as_such_before_they_are_forgotten(self, path: MessagePath) -> None:
         theirs: dict[str, Any] = {"label": Label.UNTRUSTED, "origin": "eve"}

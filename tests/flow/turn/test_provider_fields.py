@@ -140,6 +140,6 @@ async def test_one_statement_reads_the_transcript_with_them(path: MessagePath) -
         with conn.query_logger(lambda record: sent.append(record.query)):
             rows = await messages.transcript(conn, session)
     assert (
-        len([query for query in sent if "messages" in query or "provider_fields" in query]) == 1
+        len([query for query in sent if "transcript" in query or "provider_fields" in query]) == 1
     )  # types are looked up
     assert [row.kept is not None for row in rows if row.kind == "assistant"] == [True, False]

@@ -1,9 +1,21 @@
-"""How a turn ends when no model answers."""
+"""How a turn ends when no model answers, and how often it asks the database."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from gateway.agent.limits import Limits
+from gateway.background import worker
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import Attempt, ModelsExhausted
 from gateway.domain.principals import Label
+from gateway.flow.outbound import sender
 from gateway.flow.turn.opening import ChatOpening
-from tests.flow.path import MessagePath
+from gateway.store.connection.pool import Connection, Database
+from tests.flow.path import OWNER, MessagePath, call, in_turn, message, said
 
 
 async def test_a_notice_is_trusted_as_the_conversation_is(path: MessagePath) -> None:
@@ -13,3 +25,63 @@ async def test_a_notice_is_trusted_as_the_conversation_is(path: MessagePath) -> 
     assert opened is not None
     result = await path.turn_runner.answer(await path.turn_runner.begin(opened))
     assert (result.error, result.label) == ("no model answered", Label.OWNER)
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is asked of the database, in order; nothing is asked by the clock."""
+    asked: list[str] = []
+    held = Database._held
+
+    @asynccontextmanager
+    async def overheard(database: Database) -> AsyncIterator[Connection]:
+        async with held(database) as connection:
+            with connection.query_logger(lambda query: asked.append(" ".join(query.query.split())[:80])):
+                yield connection
+
+    monkeypatch.setattr(Database, "_held", overheard)
+    monkeypatch.setattr(worker, "POLL_SECONDS", 3600)
+    monkeypatch.setattr(sender, "POLL_SECONDS", 3600)
+    return asked
+
+
+async def written(path: MessagePath) -> int:
+    """The number of transactions that have written so far; reading it writes nothing."""
+    [(upto,)] = await path.rows("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+    return int(upto)
+
+
+CHAT, PAGE = Address("fake", "bot", OWNER), Address("web", "owner", "main")
+
+
+@pytest.mark.parametrize(
+    ("at", "calls", "most", "commits"),
+    [(CHAT, 0, 14, 7), (PAGE, 0, 12, 5), (CHAT, 1, 27, 10)],
+    ids=["in a messenger", "on the page", "with a tool call"],
+)
+async def test_a_turn_takes_few_statements_and_commits(
+    path: MessagePath, statements: list[str], at: Address, calls: int, most: int, commits: int
+) -> None:
+    """Besides, the journal reads twice, and a search by meaning takes two more."""
+    path.current.bounds = Limits(day_usd=1.0)
+
+    async def turn() -> tuple[list[str], int]:
+        path.model.answer = in_turn(*[said("", call("list_files"))] * calls, said("done"))
+        before, statements[:] = await written(path), []
+        await path.inbound.accept([replace(message("Where is the large red teapot?"), address=at)])
+        await path.model.called.wait()
+        asked = -1
+        while path.worker.running or asked != len(statements):
+            asked = len(statements)
+            await asyncio.sleep(0.3)
+        path.model.called.clear()
+        return list(statements), await written(path) - before
+
+    async with asyncio.TaskGroup() as group:
+        loops = [group.create_task(loop()) for loop in (path.worker.run, path.outbound.run)]
+        asked, wrote = [await turn() for _ in range(3)][-1]
+        for loop in loops:
+            loop.cancel()
+    assert len(path.model.prompts) == 3 * (1 + calls)
+    assert len(asked) <= most, asked
+    assert wrote <= commits, asked

@@ -1,0 +1,2 @@
+-- Held for another change, whose file of this name takes its place.
+select;
