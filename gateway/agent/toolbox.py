@@ -32,7 +32,7 @@ from gateway.domain.conversation.transcript import Entry
 from gateway.domain.errors import INTERRUPTIONS, DatabaseDown, SupaclawError
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.work.plans import TODO
+from gateway.domain.work.todo_lists import TODO
 from gateway.domain.work.trees import TREE_TOOLS
 
 T = TypeVar("T")
@@ -43,8 +43,8 @@ Spill = Callable[[str, str, Label], Awaitable[str]]
 Watch = Callable[[], AbstractAsyncContextManager[list[str]]]
 """Surrounds each run of a tool. Afterwards the list names the files in which locked text was restored."""
 
-PlanCheck = Callable[[str, Caller], Awaitable[str | None]]
-"""Why a run may not call this tool before it has written a plan, for the model; None if it may."""
+TodoCheck = Callable[[str, Caller], Awaitable[str | None]]
+"""Why a run may not call this tool before it has written a to-do list, for the model; None if it may."""
 
 
 @asynccontextmanager
@@ -75,7 +75,7 @@ class ApprovedCall:
 class Toolbox:
     """The tools of one agent, by name.
 
-    `clean` removes live secrets from results; `watch` restores locked text. `plan_check` is None if runs need no plan.
+    `clean` removes live secrets from results; `watch` restores locked text. `todo_check` is None if runs need no list.
     """
 
     tools: Sequence[AnyTool]
@@ -84,7 +84,7 @@ class Toolbox:
     policy: Policy
     clean: Callable[[str], str]
     watch: Watch
-    plan_check: PlanCheck | None
+    todo_check: TodoCheck | None
     sources: Sequence[ToolSource] = ()
     few: bool = False
     """Whether prompts list `ALWAYS_LISTED` only, in short, and the tools that the model has found."""
@@ -224,8 +224,8 @@ class Toolbox:
 
     async def _question(self, tool: AnyTool, arguments: BaseModel, caller: Caller, written: bool) -> Labelled | None:
         """The result of asking whether the call may run; None if it may."""
-        if self.plan_check and TODO in self._tools and (reason := await self.plan_check(tool.name, caller)):
-            raise ToolFailed.own("no_plan", reason)
+        if self.todo_check and TODO in self._tools and (reason := await self.todo_check(tool.name, caller)):
+            raise ToolFailed.own("no_todo", reason)
         act = await self.required_approval(tool, arguments, caller, written=written)
         return Labelled.own(await self.policy.ask(act, caller)) if act else None
 

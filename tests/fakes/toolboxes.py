@@ -1,4 +1,4 @@
-"""Toolboxes of tests: without plans, and without secrets or locked files unless a test brings them."""
+"""Toolboxes of tests: without to-do lists, and without secrets or locked files unless a test brings them."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,7 +22,7 @@ def toolbox_of(
     watch: Watch = unwatched,
 ) -> Toolbox:
     """A toolbox of these tools; by default of the owner's, with nobody to ask."""
-    return Toolbox(tools, spill, policy=policy, clean=clean, watch=watch, plan_check=None, sources=sources)
+    return Toolbox(tools, spill, policy=policy, clean=clean, watch=watch, todo_check=None, sources=sources)
 
 
 def answering(*messages: str) -> PassUnasked:
