@@ -14,6 +14,7 @@ from gateway.agent.skills.library import Skills
 from gateway.agent.tool_sources import ToolSource
 from gateway.agent.toolbox import Spill, Toolbox
 from gateway.agent.work.agents import Agents
+from gateway.agent.work.plans import Plans
 from gateway.agent.work.task_trees import Trees
 from gateway.agent.work.todo_lists import TodoLists
 from gateway.config.model import BudgetSettings
@@ -31,7 +32,7 @@ from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.turn.opening import AgentPart, OpenedChat, OpenedTurn
-from gateway.flow.turn.own_tools import LockWatches, OwnTools
+from gateway.flow.turn.own_tools import LockWatches, OwnTools, StoredPlans
 from gateway.llm.prices import estimate_tool
 from gateway.secrets.leaks import Leaks
 from gateway.store.connection.pool import Connection, Database
@@ -246,6 +247,7 @@ class AgentEnvironments:
         agents = self.own.agents if owner else Agents(workspace)
         locks = self.own.locks if own_files else self.locks.of(principal, workspace)
         todo = TodoLists(database, principal, own, workspace, self._note_todo_list)
+        plans = Plans(StoredPlans(self.database, own), own) if own_files else None
         services = Services(
             workspace,
             kit.send_tool.of(database, principal, workspace, own),
@@ -255,6 +257,7 @@ class AgentEnvironments:
             skills,
             locks=locks,
             todo_lists=todo,
+            plans=plans,
             keep=kit.keep if own_files else None,
             find=kit.find,
             sources=[make(principal, owner, workspace) for make in kit.sources],
@@ -276,6 +279,7 @@ class AgentEnvironments:
             watch=locks.running,
             todo_check=todo.refusal,
             sources=services.sources,
+            fill=plans.fill if plans else None,
         )
         return AgentEnvironment(
             self.workspaces.own,
