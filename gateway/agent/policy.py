@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias, assert_never
 
-from gateway.domain.conversation.tools import Caller, Change, Role, ToolClass, ToolFailed
+from gateway.domain.conversation.tools import ArgumentRole, Caller, Change, ToolClass, ToolFailed
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.work.plans import Source
@@ -108,7 +108,7 @@ class Case:
         return self.label <= self.own and not self.fork
 
 
-Slots: TypeAlias = Sequence[tuple[Role | None, Source]]
+Slots: TypeAlias = Sequence[tuple[ArgumentRole | None, Source]]
 """For each argument of a planned call, its role and where its value comes from."""
 
 
@@ -120,14 +120,14 @@ class FilledCall:
     slots: Slots
 
 
-FITTING: Mapping[Role | None, Set[Source]] = {
-    Role.ID: {Source.WORDS, Source.ROW, Source.MADE},
-    Role.RECIPIENT: {Source.WORDS, Source.ROW},
-    Role.CONTENT: {Source.WORDS, Source.ROW, Source.MADE, Source.FIELD, Source.OWN_ENTRY},
-    Role.TIME: {Source.WORDS, Source.OWN_ENTRY},
-    Role.LINK: {Source.WORDS, Source.FIELD},
-    Role.CHOICE: {Source.WORDS, Source.TYPED},
-    Role.AMOUNT: frozenset(),
+FITTING: Mapping[ArgumentRole | None, Set[Source]] = {
+    ArgumentRole.ID: {Source.WORDS, Source.ROW, Source.MADE},
+    ArgumentRole.RECIPIENT: {Source.WORDS, Source.ROW},
+    ArgumentRole.CONTENT: {Source.WORDS, Source.ROW, Source.MADE, Source.FIELD, Source.OWN_ENTRY},
+    ArgumentRole.TIME: {Source.WORDS, Source.OWN_ENTRY},
+    ArgumentRole.LINK: {Source.WORDS, Source.FIELD},
+    ArgumentRole.CHOICE: {Source.WORDS, Source.TYPED},
+    ArgumentRole.AMOUNT: frozenset(),
     None: frozenset(),
 }
 """The sources from which a planned call may take a value without a question."""

@@ -119,7 +119,7 @@ def by_found_values() -> PlanAttacks:
         for suite, user, plan in _planned_tasks():
             chat = Conversation(finds=lambda _right, value=value: value)
             suite.run_task_with_pipeline(Agent(user, chat, plan=plan), user, None, {})
-            found.tried += any(each.extract for step in plan.steps for each in step.references)
+            found.tried += any(each.extract for step in plan.steps for each in step.values.values())
             found.unwanted += [act for act in chat.acts if value in json.dumps(act.args, default=str)]
     return found
 

@@ -11,7 +11,18 @@ from typing import Any, Protocol
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from pydantic_core import to_jsonable_python
 
-from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, Role, Tool, ToolClass, ToolFailed
+from gateway.domain.conversation.tools import (
+    AnyTool,
+    Caller,
+    Effect,
+    Labelled,
+    Tool,
+    ToolClass,
+    ToolFailed,
+)
+from gateway.domain.conversation.tools import (
+    ArgumentRole as Role,
+)
 from gateway.domain.principals import Label
 
 CLASSES: Mapping[str, ToolClass] = {
@@ -62,7 +73,11 @@ ROLES: Mapping[str, Mapping[str, Role]] = {
         **dict.fromkeys(("title", "description", "location"), Role.CONTENT),
         **dict.fromkeys(("start_time", "end_time"), Role.TIME),
     },
-    "reschedule_calendar_event": {"event_id": Role.ID, "new_start_time": Role.TIME, "new_end_time": Role.TIME},
+    "reschedule_calendar_event": {
+        "event_id": Role.ID,
+        "new_start_time": Role.TIME,
+        "new_end_time": Role.TIME,
+    },
     "add_calendar_event_participants": {"event_id": Role.ID, "participants": Role.RECIPIENT},
     "share_file": {"file_id": Role.ID, "email": Role.RECIPIENT, "permission": Role.CHOICE},
 }

@@ -7,7 +7,8 @@ from typing import Any
 from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
 from pydantic_core import to_jsonable_python
 
-from gateway.domain.conversation.tools import Caller, Role
+from gateway.domain.conversation.tools import ArgumentRole as Role
+from gateway.domain.conversation.tools import Caller
 from gateway.domain.json import Json
 from gateway.domain.text.texts import is_own_words
 from gateway.domain.work.plans import Extract, Plan, PlanStep, Reference, Spent, find
@@ -72,7 +73,7 @@ def a_step_left_out(plan: Planned) -> Planned:
     """Without its first step; what refers to that is left out, too."""
     numbers = dict[int, int]()
     for old, step in enumerate(plan.steps[1:], start=2):
-        if all(each.step in numbers for each in step.references):
+        if all(each.step in numbers for each in step.values.values()):
             numbers[old] = len(numbers) + 1
     return Planned([_moved(plan.steps[old - 1], numbers) for old in numbers], [plan.places[old - 1] for old in numbers])
 
@@ -153,11 +154,10 @@ def _fields(
 
 
 def _step(call: FunctionCall, sources: _Found, numbers: Mapping[int, int]) -> PlanStep:
-    values: dict[str, Reference | tuple[Reference, ...]] = {}
+    values: dict[str, Reference] = {}
     for name, (place, source) in sources.items():
-        reference = source.model_copy(update={"step": numbers[place]})
         one = isinstance(call.args[name], list) and len(call.args[name]) == 1
-        values[name] = (reference,) if one else reference
+        values[name] = source.model_copy(update={"step": numbers[place], "listed": one})
     typed = {name: to_jsonable_python(value) for name, value in call.args.items() if name not in sources}
     return PlanStep(tool=call.function, arguments=typed, values=values)
 
@@ -171,8 +171,5 @@ def _renamed(step: PlanStep) -> PlanStep:
 
 
 def _with(step: PlanStep, change: Callable[[Reference], Reference]) -> PlanStep:
-    values = {
-        name: change(each) if isinstance(each, Reference) else tuple(map(change, each))
-        for name, each in step.values.items()
-    }
+    values = {name: change(each) for name, each in step.values.items()}
     return step.model_copy(update={"values": values})

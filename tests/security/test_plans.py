@@ -4,13 +4,25 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gateway.agent.tool_sources import AnyArguments
+from gateway.agent.tool_sources import AnyArguments, Offer
 from gateway.domain.conversation.model import ToolCall
-from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, Role, Tool, ToolArguments, ToolClass
+from gateway.domain.conversation.tools import (
+    AnyTool,
+    Caller,
+    Effect,
+    Labelled,
+    Tool,
+    ToolArguments,
+    ToolClass,
+)
+from gateway.domain.conversation.tools import (
+    ArgumentRole as Role,
+)
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.flow.approvals import questions
@@ -22,7 +34,12 @@ from tests.flow.path import FakeModel, MessagePath, build, call, crash, in_turn,
 EVE = "eve@evil.example"
 ASKS = "Look Bob up and write him when the meeting begins. Then read my mail."
 BOB: JsonObject = {"name": "Bob", "address": "bob@bob.example"}
-ROLES = {"to": Role.RECIPIENT, "text": Role.CONTENT, "id": Role.ID}
+ROLES = {
+    "to": Role.RECIPIENT,
+    "text": Role.CONTENT,
+    "body.to": Role.RECIPIENT,
+    "body.text": Role.CONTENT,
+}
 LOOK_UP: JsonObject = {"tool": "contacts"}
 READ: JsonObject = {"tool": "read"}
 TO: JsonObject = {"step": 1, "key": "name", "equals": "Bob", "field": "address"}
@@ -120,11 +137,32 @@ async def test_values_of_other_sources_ask(
     assert office.sent == []
 
 
+async def test_values_within_an_object_have_roles_of_their_own(path: MessagePath, office: Office) -> None:
+    step: JsonObject = {
+        "tool": "send",
+        "arguments": {"body": {"to": "Bob"}},
+        "values": {"body.text": {"step": 2, "field": "when"}},
+    }
+    other: JsonObject = {"tool": "send", "arguments": {"body": {"to": "Bob", "also": "Bob"}}}
+    await answer(path, said("", planned(LOOK_UP, READ, step, other)), *GOES_ON, *[said("", call("send"))] * 2)
+    assert office.sent == [{"body": {"to": "Bob", "text": "at noon [from other people's text]"}}]
+
+
 async def test_two_entries_of_the_same_name_stop_the_plan(path: MessagePath, office: Office) -> None:
     office.contacts.append({"name": "Bob", "address": EVE})
     found = await answer(path, said("", ALL), *GOES_ON, said("", call("send")), said("", call("send")))
     assert found[-2]["error"] == "plan_stopped"
     assert waits(found[-1])
+
+
+def test_prompts_offer_plans_where_a_tool_of_a_source_has_roles(path: MessagePath, office: Office) -> None:
+    toolbox = path.environments.of(path.people.owner.id).toolbox
+    [*_, send] = office.tools(Services(path.environments.of(path.people.owner.id).workspace))
+    for tool, shown in ((send, {"send", "plan"}), (replace(send, roles={}), {"send"})):
+        source = SimpleNamespace(offers=[Offer(replace(tool, name="send_it"), Label.OWNER)], more=False)
+        specs = replace(toolbox, sources=[source]).source_specs((), Label.OWNER)
+        assert {spec.name.removesuffix("_it") for spec in specs} == shown
+    assert "plan" not in {spec.name for spec in toolbox.specs}
 
 
 async def test_nothing_is_planned_after_reading(path: MessagePath, office: Office) -> None:

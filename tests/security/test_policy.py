@@ -16,7 +16,8 @@ from gateway.agent import policy
 from gateway.agent.limits import UNSPENT, Limits
 from gateway.agent.loop import _Turn
 from gateway.agent.policy import Case, Decision, decide, words_of
-from gateway.domain.conversation.tools import Role, ToolClass
+from gateway.domain.conversation.tools import ArgumentRole as Role
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.work.plans import Source

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from gateway.agent.policy import FilledCall, words_of
 from gateway.domain.conversation.model import ToolCall
-from gateway.domain.conversation.tools import AnyTool, Caller, Role, ToolFailed
+from gateway.domain.conversation.tools import AnyTool, ArgumentRole, Caller, ToolFailed
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import is_own_words
@@ -23,11 +23,13 @@ from gateway.domain.work.plans import (
     find,
     is_owned,
     is_plain_content,
+    leaves,
     link_in,
     pin_of,
+    put,
 )
 
-PRIVATE = frozenset({Role.CONTENT, Role.TIME})
+PRIVATE = frozenset({ArgumentRole.CONTENT, ArgumentRole.TIME})
 """Roles of arguments that name nobody."""
 NOT_NAMED = frozenset({Source.FIELD, Source.TYPED})
 MAX_TEXT = 20_000
@@ -108,13 +110,12 @@ class _Filling:
     async def filled(self) -> FilledCall:
         """Raises `LookupError` if a value isn't there."""
         found: dict[str, Json] = dict(self.step.arguments)
-        slots = [(self.tool.roles.get(name), self._of_words(value)) for name, value in found.items()]
-        for name, planned in self.step.values.items():
+        slots = [(self.tool.roles.get(name), self._of_words(value)) for name, value in leaves(found)]
+        for name, reference in self.step.values.items():
             role = self.tool.roles.get(name)
-            each = [planned] if isinstance(planned, Reference) else planned
-            values = [await self._found(reference, role) for reference in each]
-            found[name] = values[0][0] if isinstance(planned, Reference) else [value for value, _ in values]
-            slots += [(role, source) for _, source in values]
+            value, source = await self._found(reference, role)
+            put(found, name, [value] if reference.listed else value)
+            slots.append((role, source))
         if self._alone:
             slots = [(role, Source.OWN_ENTRY if source in NOT_NAMED else source) for role, source in slots]
         return FilledCall(json.dumps(found, ensure_ascii=False), slots)
@@ -122,15 +123,15 @@ class _Filling:
     @property
     def _alone(self) -> bool:
         """Whether the call makes something that others could be named in, and names nobody."""
-        roles, given = self.tool.roles, {*self.step.arguments, *self.step.values}
-        return Role.RECIPIENT in roles.values() and all(roles.get(each) in PRIVATE for each in given)
+        roles, given = self.tool.roles, {*dict(leaves(self.step.arguments)), *self.step.values}
+        return ArgumentRole.RECIPIENT in roles.values() and all(roles.get(each) in PRIVATE for each in given)
 
     def _of_words(self, value: Json) -> Source:
         [words] = words_of({"": value}, {""})
         said = words and any(is_own_words(text, words) for text in self.plan.words)
         return Source.WORDS if said else Source.TYPED
 
-    async def _found(self, reference: Reference, role: Role | None) -> tuple[Json, Source]:
+    async def _found(self, reference: Reference, role: ArgumentRole | None) -> tuple[Json, Source]:
         row, value = find(self.plan.result(reference.step), reference)
         if reference.extract is not None:
             value = await self._extracted(reference.extract, value)
@@ -139,18 +140,18 @@ class _Filling:
         tool = self.caller.find_tool(self.plan.steps[reference.step - 1].tool)
         assert tool is not None, "a plan whose tools have changed is void"
         match role:
-            case Role.LINK:
+            case ArgumentRole.LINK:
                 return link_in(value), Source.FIELD
-            case Role.ID | Role.RECIPIENT:
-                same = role is Role.RECIPIENT or tool.server == self.tool.server
+            case ArgumentRole.ID | ArgumentRole.RECIPIENT:
+                same = role is ArgumentRole.RECIPIENT or tool.server == self.tool.server
                 named = reference.equals is not None and self._of_words(reference.equals) is Source.WORDS
                 if same and named and is_owned(row, tool):
                     return value, Source.ROW
-                made = same and role is Role.ID and not tool.effect.repeatable
+                made = same and role is ArgumentRole.ID and not tool.effect.repeatable
                 return value, Source.MADE if made else Source.OPEN
-            case Role.CONTENT:
+            case ArgumentRole.CONTENT:
                 return self._marked(value, role), Source.FIELD if is_plain_content(value) else Source.OPEN
-            case Role.TIME:
+            case ArgumentRole.TIME:
                 return value, Source.FIELD
             case _:
                 return value, Source.OPEN
@@ -161,6 +162,6 @@ class _Filling:
         asked = f"Find in the text: {extract.find}. Answer with {sort} and nothing else, or with {NOTHING}. {DATA}"
         return extract.parse(await self.caller.ask_model(asked, text[:MAX_TEXT]))
 
-    def _marked(self, value: Json, role: Role | None) -> Json:
-        marked = isinstance(value, str) and role is Role.CONTENT and not self._alone
+    def _marked(self, value: Json, role: ArgumentRole | None) -> Json:
+        marked = isinstance(value, str) and role is ArgumentRole.CONTENT and not self._alone
         return f"{value}{MARK}" if marked else value

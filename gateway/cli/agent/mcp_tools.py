@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from gateway.agent.mcp import pinned_tools
-from gateway.agent.mcp.pinned_tools import PinnedTool, PinnedToolRow, Use, described_tool
+from gateway.agent.mcp.pinned_tools import Meaning, PinnedTool, PinnedToolRow, Use, described_tool
 from gateway.agent.mcp.servers import McpServers
 from gateway.cli.connections.database import require_owner, with_connection, with_database
 from gateway.cli.process.config import set as set_key
@@ -23,6 +23,7 @@ from gateway.cli.terminal.questions import Yes, confirm_reviewed
 from gateway.config.editing import config_file
 from gateway.config.environment import Environment
 from gateway.domain.conversation.diff import legible
+from gateway.domain.conversation.tools import ArgumentRole
 from gateway.domain.errors import OwnerMustAct
 from gateway.net.errors import NetError
 from gateway.store.connection.pool import Database
@@ -30,6 +31,13 @@ from gateway.store.connection.pool import Database
 COLUMNS = ("name", "state", "does", "description")
 Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Tools, or a server for all of its tools.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As `supaclaw tools list` shows it.")]
+Roles = Annotated[
+    list[str] | None,
+    typer.Option("--role", metavar="ARGUMENT=ROLE", help=f"The meaning of an argument: {', '.join(ArgumentRole)}."),
+]
+Own = Annotated[
+    str, typer.Option(metavar="FIELD", help="The field that is true for entries you made; * if all entries are yours.")
+]
 Does = Annotated[Use, typer.Option("--class", help="The class of its calls.")]
 
 
@@ -64,15 +72,27 @@ def check(as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def confirm(names: Names, does: Does = Use.WRITE, yes: Yes = False) -> None:
+def confirm(names: Names, does: Does = Use.WRITE, roles: Roles = None, own: Own = "", yes: Yes = False) -> None:
     """Switch on tools as they are described now."""
+    meaning = Meaning(dict(map(_role, roles or ())), own)
     for tool in _named(names):
         if not yes:
             echo(legible(described_tool(tool)))
-            confirm_reviewed(f"May the agent read this as your own words? A call is classed {does.value}.", "tools")
+            planned = f" A plan may fill {', '.join(roles)} without a question." if roles else ""
+            asked = f"May the agent read this as your own words? A call is classed {does.value}.{planned}"
+            confirm_reviewed(asked, "tools")
         sha256 = tool.undecided.sha256
-        with_database(partial(pinned_tools.confirm, name=tool.name, sha256=sha256, use=does))
+        with_database(partial(pinned_tools.confirm, name=tool.name, sha256=sha256, use=does, meaning=meaning))
         echo(f"{tool.name} is on: {does.value}")
+
+
+def _role(option: str) -> tuple[str, ArgumentRole]:
+    name, _, role = option.partition("=")
+    if role not in set(ArgumentRole):
+        raise OwnerMustAct(
+            f"--role {option[:80]}: write ARGUMENT=ROLE, with one of {', '.join(ArgumentRole)} as the role"
+        )
+    return name, ArgumentRole(role)
 
 
 def disable(names: Names) -> None:

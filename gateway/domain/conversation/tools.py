@@ -61,7 +61,7 @@ class ToolClass(StrEnum):
     IRREVERSIBLE = "irreversible"
 
 
-class Role(StrEnum):
+class ArgumentRole(StrEnum):
     """The meaning of an argument, by which a planned value may fill it without a question; without one it asks."""
 
     ID = "id"
@@ -224,7 +224,7 @@ class Tool(Generic[Arguments]):
     private: bool = False
     wording: Wording | None = None
     parameters: JsonObject | None = None
-    roles: Mapping[str, Role] = field(default_factory=dict)
+    roles: Mapping[str, ArgumentRole] = field(default_factory=dict)
     server: str = ""
     own_rows: str = ""
 

@@ -74,6 +74,7 @@ class Reference(ToolArguments):
     key: str | None = Field(None, max_length=100, description="A field of the only object to take it from")
     equals: str | None = Field(None, max_length=500, description="What that is, in the user's words")
     extract: Extract | None = Field(None, description="Find a value in the field, where that is a longer text")
+    listed: bool = Field(False, description="As a list of this one value")
 
     @model_validator(mode="after")
     def _pairs(self) -> Self:
@@ -87,15 +88,7 @@ class PlanStep(ToolArguments):
 
     tool: str = Field(max_length=128)
     arguments: dict[str, JsonValue] = Field({}, description="In the user's own words")
-    values: dict[str, Reference | tuple[Reference, ...]] = Field(
-        {}, description="Arguments that are filled from results of earlier steps; a list fills a list"
-    )
-
-    @property
-    def references(self) -> Iterator[Reference]:
-        """All that refers to earlier steps."""
-        for each in self.values.values():
-            yield from (each,) if isinstance(each, Reference) else each
+    values: dict[str, Reference] = Field({}, description="Arguments to fill from earlier results: a name, or one.inner")
 
 
 class PlanArguments(ToolArguments):
@@ -106,9 +99,9 @@ class PlanArguments(ToolArguments):
     @model_validator(mode="after")
     def _earlier_steps_only(self) -> Self:
         for number, step in enumerate(self.steps, start=1):
-            if any(reference.step >= number for reference in step.references):
+            if any(reference.step >= number for reference in step.values.values()):
                 raise ValueError(f"step {number} refers to a step that isn't before it")
-            if twice := step.values.keys() & step.arguments.keys():
+            if twice := step.values.keys() & dict(leaves(step.arguments)).keys():
                 raise ValueError(f"step {number} has two values for {min(twice)}")
         return self
 
@@ -153,8 +146,29 @@ class Plan:
 
 def _agrees(step: PlanStep, given: Mapping[str, Json]) -> bool:
     """Whether a call has no values but those of the step; what is to be filled doesn't count."""
-    typed = {name: value for name, value in given.items() if name not in step.values}
-    return all(name in step.arguments and step.arguments[name] == value for name, value in typed.items())
+    fixed = dict(leaves(step.arguments))
+    typed = {name: value for name, value in leaves(given) if name not in step.values}
+    return all(name in fixed and fixed[name] == value for name, value in typed.items())
+
+
+def leaves(arguments: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:
+    """Yield the arguments of a call by name; those within an object by its name, a dot and theirs."""
+    for name, value in arguments.items():
+        if isinstance(value, Mapping) and value:
+            yield from ((f"{name}.{inner}", each) for inner, each in leaves(value))
+        else:
+            yield name, value
+
+
+def put(arguments: dict[str, Json], name: str, value: Json) -> None:
+    """Set an argument that is named as `leaves` does."""
+    first, _, rest = name.partition(".")
+    if rest:
+        below = arguments.get(first)
+        inner = dict(below) if isinstance(below, Mapping) else {}
+        put(inner, rest, value)
+        value = inner
+    arguments[first] = value
 
 
 def pin_of(tool: AnyTool) -> str:
