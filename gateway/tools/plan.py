@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from gateway.agent.work.plans import Plans
 from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolClass, Wording
+from gateway.domain.json import JsonObject
 from gateway.domain.work.plans import PLAN, PlanArguments
 from gateway.tools import Services
 
@@ -14,8 +15,10 @@ class _Plan:
 
     async def run(self, arguments: PlanArguments, caller: Caller) -> Labelled:
         pins = self.plans.accept(arguments, caller)
+        tools = [tool for name in pins if (tool := caller.find_tool(name))]
+        roles: JsonObject = {tool.name: dict(tool.roles) for tool in tools if tool.roles}
         message = "Now make these calls one after the other; leave out what is in values, the gateway fills it."
-        return Labelled.own({"planned": pins, "message": message})
+        return Labelled.own({"planned": pins, "roles": roles, "message": message})
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:

@@ -83,8 +83,10 @@ ROLES: Mapping[str, Mapping[str, Role]] = {
 }
 """The meanings of arguments, as an owner would confirm them; those that are left out ask."""
 LINKS = frozenset({"get_webpage"})
-OWN_ROWS = frozenset({"search_calendar_events", "get_day_calendar_events", "search_contacts_by_name"})
-"""Look-ups whose entries count as the person's own: the suites' calendars don't say who made an event."""
+OWN_ROWS = frozenset({
+    "search_calendar_events", "get_day_calendar_events", "search_contacts_by_name", "create_file",
+})  # fmt: skip
+"""Tools whose entries count as the person's own: the suites' calendars don't say who made an event."""
 QUIET = frozenset({ToolClass.READ, ToolClass.NET, ToolClass.WRITE})
 """A call of these changes nothing outside."""
 

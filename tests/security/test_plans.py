@@ -114,6 +114,10 @@ async def test_a_planned_call_runs_once_with_the_values_of_its_sources(path: Mes
     found = await answer(path, said("", ALL), *GOES_ON, said("", call("send", to=EVE)), said("", call("send")))
     assert office.sent == [{"to": "bob@bob.example", "text": "at noon [from other people's text]"}]
     assert waits(found[-1])
+    async with path.working():
+        why = await path.ask("/why")
+    assert "send filled step 3 of the plan, without a question because all of it was planned" in why
+    assert "to (recipient): address of the entry whose name is 'Bob' in step 1" in why
 
 
 @pytest.mark.parametrize(

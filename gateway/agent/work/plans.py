@@ -144,11 +144,11 @@ class _Filling:
                 return link_in(value), Source.FIELD
             case ArgumentRole.ID | ArgumentRole.RECIPIENT:
                 same = role is ArgumentRole.RECIPIENT or tool.server == self.tool.server
-                named = reference.equals is not None and self._of_words(reference.equals) is Source.WORDS
-                if same and named and is_owned(row, tool):
+                if not same or not is_owned(row, tool):
+                    return value, Source.OPEN
+                if reference.equals is not None and self._of_words(reference.equals) is Source.WORDS:
                     return value, Source.ROW
-                made = same and role is ArgumentRole.ID and not tool.effect.repeatable
-                return value, Source.MADE if made else Source.OPEN
+                return value, Source.OPEN if tool.effect.repeatable else Source.MADE
             case ArgumentRole.CONTENT:
                 return self._marked(value, role), Source.FIELD if is_plain_content(value) else Source.OPEN
             case ArgumentRole.TIME:

@@ -82,6 +82,13 @@ class Reference(ToolArguments):
             raise ValueError("key and equals go together")
         return self
 
+    @property
+    def origin(self) -> str:
+        """Where the value comes from, for its person."""
+        entry = f" of the entry whose {self.key} is {self.equals!r}" if self.key else ""
+        found = "found in " if self.extract else ""
+        return f"{found}{self.field or 'all'}{entry} in step {self.step}"
+
 
 class PlanStep(ToolArguments):
     """One call: arguments with fixed values, and others that the gateway fills from earlier results."""
@@ -89,6 +96,14 @@ class PlanStep(ToolArguments):
     tool: str = Field(max_length=128)
     arguments: dict[str, JsonValue] = Field({}, description="In the user's own words")
     values: dict[str, Reference] = Field({}, description="Arguments to fill from earlier results: a name, or one.inner")
+
+    def origins(self, roles: Mapping[str, str]) -> str:
+        """Where the value of each argument comes from, for its person."""
+        fixed = [
+            (name, f"{json.dumps(value, ensure_ascii=False)}, as planned") for name, value in leaves(self.arguments)
+        ]
+        filled = [(name, reference.origin) for name, reference in self.values.items()]
+        return "; ".join(f"{name} ({roles.get(name, 'no role')}): {origin}" for name, origin in (*fixed, *filled))
 
 
 class PlanArguments(ToolArguments):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.transcript import (
@@ -91,6 +92,30 @@ async def planned(conn: Connection, session: SessionId, task: TaskId, own: Label
                  or (u.seq is not null and u.answered_by is null and u.closed_at is null and u.withdrawn is not null)))
              order by p.ordinal desc limit 1"""
     return await fetch_first(conn, PlanCall, sql, session, task, own, PLAN)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A call that fills a step of a plan, and the call of that plan with its result."""
+
+    tool: str
+    number: int
+    unasked: bool | None
+    plan: str
+    result: str
+
+
+async def planned_calls(conn: Connection, task: TaskId, since: datetime) -> list[PlannedCall]:
+    """The calls of a task since a time that filled steps of plans, in order."""
+    sql = """select i.tool, i.plan_step as number, i.unasked, p.text as plan, p.result from messages i
+             cross join lateral (
+               select c.text, r.text as result from messages c
+               join messages r on r.task_id = c.task_id and r.ordinal = c.ordinal and r.kind = 'tool_result'
+               where c.task_id = $1 and c.kind = 'tool_intent' and c.tool = $3 and c.ordinal < i.ordinal
+                 and r.text like '{"planned":%' order by c.ordinal desc limit 1) p
+             where i.task_id = $1 and i.kind = 'tool_intent' and i.plan_step is not null and i.created_at >= $2
+             order by i.ordinal"""
+    return await fetch_all(conn, PlannedCall, sql, task, since, PLAN)
 
 
 async def spent_steps(conn: Connection, task: TaskId, plan: int) -> list[Spent]:
