@@ -117,7 +117,7 @@ class FilledCall:
     """A call that fills a step of a plan: its arguments as JSON text, and where their values come from."""
 
     arguments: str
-    slots: Slots
+    slots: Slots = ()
 
 
 FITTING: Mapping[ArgumentRole | None, Set[Source]] = {

@@ -12,12 +12,13 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from gateway.agent.policy import LEAVES, Act, Case, Decision, FilledCall, Policy, decide, words_of
+from gateway.agent.policy import LEAVES, Act, Case, Decision, FilledCall, Policy, Slots, decide, words_of
 from gateway.agent.tool_sources import (
     ALWAYS_LISTED,
     FIND_TOOLS,
     NamedTools,
     ToolSource,
+    can_plan,
     explained_arguments,
     found_in,
     offers_of,
@@ -149,7 +150,7 @@ class Toolbox:
             found = set(found_in(entries))
             specs = (*(spec_of(tool, Label.OWNER) for tool in self.unlisted if tool.name in found), *specs)
             more = True
-        if PLAN in self._tools and any(offer.tool.roles for offer in offers_of(self.sources).values()):
+        if PLAN in self._tools and can_plan(self.tools, self.sources):
             specs = (spec_of(self._tools[PLAN], Label.OWNER), *specs)
         return (spec_of(self._tools[FIND_TOOLS], Label.OWNER), *specs) if more and FIND_TOOLS in self._tools else specs
 
@@ -221,32 +222,27 @@ class Toolbox:
         """The result of the tool, or of the question whether it may run. The tool starts right after the fence, whose
         wait for the database isn't in the tool's time.
         """
-        filled = await self.fill(tool, call, caller) if self.fill and approval is None else None
-        arguments = _parse(tool, filled.arguments if filled else call.arguments)
+        fill = self.fill if approval is None and can_plan(self.tools, self.sources) else None
+        filled = (await fill(tool, call, caller) if fill else None) or FilledCall(call.arguments)
+        arguments = _parse(tool, filled.arguments)
         if approval is not None:
             await _limited(tool, caller, _require_unchanged(tool, arguments, caller, approval))
-        elif asked := await _limited(tool, caller, self._question(tool, arguments, caller, call.written, filled)):
+        elif asked := await _limited(tool, caller, self._question(tool, arguments, caller, call.written, filled.slots)):
             return asked
         await (caller.check if tool.effect is Effect.SAFE else caller.fence)()
         return await _limited(tool, caller, tool.run(arguments, caller))
 
     async def _question(
-        self, tool: AnyTool, arguments: BaseModel, caller: Caller, written: bool, filled: FilledCall | None
+        self, tool: AnyTool, arguments: BaseModel, caller: Caller, written: bool, slots: Slots
     ) -> Labelled | None:
         """The result of asking whether the call may run; None if it may."""
         if self.todo_check and TODO in self._tools and (reason := await self.todo_check(tool.name, caller)):
             raise ToolFailed.own("no_todo", reason)
-        act = await self.required_approval(tool, arguments, caller, written=written, filled=filled)
+        act = await self.required_approval(tool, arguments, caller, written=written, slots=slots)
         return Labelled.own(await self.policy.ask(act, caller)) if act else None
 
     async def required_approval(
-        self,
-        tool: AnyTool,
-        arguments: BaseModel,
-        caller: Caller,
-        *,
-        written: bool = False,
-        filled: FilledCall | None = None,
+        self, tool: AnyTool, arguments: BaseModel, caller: Caller, *, written: bool = False, slots: Slots = ()
     ) -> Act | None:
         """The act that a person has to approve before the call runs; None if it may run.
 
@@ -259,7 +255,7 @@ class Toolbox:
             attended=caller.address is not None,
             fork=self.policy.fork,
             written=written,
-            slots=filled.slots if filled else (),
+            slots=slots,
         )
         match await self._decided(case, tool, arguments, caller):
             case Decision.ALLOW:

@@ -152,6 +152,13 @@ async def test_values_within_an_object_have_roles_of_their_own(path: MessagePath
     assert office.sent == [{"body": {"to": "Bob", "text": "at noon [from other people's text]"}}]
 
 
+async def test_calls_of_one_round_wait_for_their_sources(path: MessagePath, office: Office) -> None:
+    together = said("", call("contacts"), call("read"), call("send"))
+    found = await answer(path, said("", ALL), together, said("", call("send")))
+    assert found[3]["error"] == "not_yet"
+    assert office.sent == [{"to": "bob@bob.example", "text": "at noon [from other people's text]"}]
+
+
 async def test_two_entries_of_the_same_name_stop_the_plan(path: MessagePath, office: Office) -> None:
     office.contacts.append({"name": "Bob", "address": EVE})
     found = await answer(path, said("", ALL), *GOES_ON, said("", call("send")), said("", call("send")))
@@ -164,7 +171,7 @@ def test_prompts_offer_plans_where_a_tool_of_a_source_has_roles(path: MessagePat
     [*_, send] = office.tools(Services(path.environments.of(path.people.owner.id).workspace))
     for tool, shown in ((send, {"send", "plan"}), (replace(send, roles={}), {"send"})):
         source = SimpleNamespace(offers=[Offer(replace(tool, name="send_it"), Label.OWNER)], more=False)
-        specs = replace(toolbox, sources=[source]).source_specs((), Label.OWNER)
+        specs = replace(toolbox, tools=[toolbox.tool("plan")], sources=[source]).source_specs((), Label.OWNER)
         assert {spec.name.removesuffix("_it") for spec in specs} == shown
     assert "plan" not in {spec.name for spec in toolbox.specs}
 

@@ -1,13 +1,16 @@
 """Plans of runs: stored as calls of `plan`, and filled in by the gateway as the run makes their calls."""
 
+import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from gateway.agent.policy import FilledCall, words_of
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import AnyTool, ArgumentRole, Caller, ToolFailed
+from gateway.domain.ids import TaskId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import is_own_words
@@ -15,6 +18,7 @@ from gateway.domain.work.plans import (
     MARK,
     NOTHING,
     Extract,
+    NotYet,
     Plan,
     PlanArguments,
     PlanStep,
@@ -56,6 +60,7 @@ class Plans:
 
     store: PlanStore
     own: Label
+    _orders: WeakValueDictionary[TaskId, asyncio.Lock] = field(default_factory=WeakValueDictionary, init=False)
 
     def accept(self, plan: PlanArguments, caller: Caller) -> Mapping[str, Json]:
         """The hashes of the tools of a plan; raises `ToolFailed` where none can be made."""
@@ -71,7 +76,13 @@ class Plans:
 
         Raises `ToolFailed` if a value can't be found, which spends the step, too.
         """
-        if caller.address is None or call.written or (plan := await self.store.load(caller)) is None:
+        if caller.address is None or call.written:
+            return None
+        async with self._orders.setdefault(caller.task, asyncio.Lock()):  # calls of one round, in their order
+            return await self._filled(tool, call, caller)
+
+    async def _filled(self, tool: AnyTool, call: ToolCall, caller: Caller) -> FilledCall | None:
+        if (plan := await self.store.load(caller)) is None:
             return None
         given = _object(call.arguments)
         number = None if given is None else plan.step_for(tool.name, given, caller.ordinal)
@@ -80,6 +91,8 @@ class Plans:
         filling = _Filling(plan, plan.steps[number - 1], tool, caller)
         try:
             filled = await filling.filled()
+        except NotYet as error:
+            raise ToolFailed.own("not_yet", f"In the plan, {error}; call this again after it.") from error
         except LookupError as error:
             await self.store.spend(caller, number, call.arguments)
             message = f"Step {number} of the plan can't be filled: {error}. Give all arguments to ask the user."

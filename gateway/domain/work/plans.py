@@ -121,6 +121,10 @@ class PlanArguments(ToolArguments):
         return self
 
 
+class NotYet(LookupError):
+    """A value comes from a step that has no result so far."""
+
+
 @dataclass(frozen=True, slots=True)
 class Spent:
     """A step that a call has filled, and the call's result, as JSON text; None while it runs."""
@@ -139,20 +143,25 @@ class Plan:
     spent: Sequence[Spent]
     words: Sequence[str]
 
+    @property
+    def _last(self) -> int:
+        return max((each.number for each in self.spent), default=0)
+
     def step_for(self, tool: str, given: Mapping[str, Json], ordinal: int) -> int | None:
         """The number of the step that a call fills: the next one of this tool which has these values."""
         for each in self.spent:
             if each.ordinal == ordinal:
                 return each.number
-        last = max((each.number for each in self.spent), default=0)
         for number, step in enumerate(self.steps, start=1):
-            if number > last and step.tool == tool and _agrees(step, given):
+            if number > self._last and step.tool == tool and _agrees(step, given):
                 return number
         return None
 
     def result(self, number: int) -> JsonObject:
-        """The result of a step; raises `LookupError` if it can't be used."""
-        text = next((each.result for each in self.spent if each.number == number), None)
+        """The result of a step; raises `LookupError` if it can't be used, `NotYet` if there may be one later."""
+        text = next((each.result for each in self.spent if each.number == number), "")
+        if text is None or (not text and number > self._last):
+            raise NotYet(f"step {number} comes first")
         found = json.loads(text) if text else None
         if not isinstance(found, dict) or UNUSABLE & found.keys():
             raise LookupError(f"step {number} has no result that can be used")
