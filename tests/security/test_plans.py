@@ -257,4 +257,6 @@ async def test_a_value_is_found_by_a_model_without_tools(
     [prompt] = [each for each in path.model.prompts if not each.tools]
     assert (len(office.sent) == 1) is text
     assert "when it begins" in prompt.messages[0].text
+    [(costs,)] = await path.rows("select count(*) from task_steps where kind = 'model'")
+    assert costs == len(path.model.prompts)
     assert len(prompt.messages) == 2
