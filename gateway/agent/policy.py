@@ -1,14 +1,15 @@
 """The rule for tool calls: which run by themselves, which need a person's approval, and which never run."""
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias, assert_never
 
-from gateway.domain.conversation.tools import Caller, Change, ToolClass, ToolFailed
+from gateway.domain.conversation.tools import ArgumentRole, Caller, Change, ToolClass, ToolFailed
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
+from gateway.domain.work.plans import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,13 @@ class Case:
     """Whether `PassUnasked` let its words pass."""
     granted: bool = False
     """Whether its person allowed exactly this call in advance."""
+    slots: "Slots" = ()
+    """The arguments of a call that fills a step of a plan."""
+
+    @property
+    def planned(self) -> bool:
+        """Whether a plan that was made before anything was read settles all that the call says."""
+        return bool(self.slots) and all(source in FITTING[role] for role, source in self.slots)
 
     @property
     def clean(self) -> bool:
@@ -100,13 +108,38 @@ class Case:
         return self.label <= self.own and not self.fork
 
 
+Slots: TypeAlias = Sequence[tuple[ArgumentRole | None, Source]]
+"""For each argument of a planned call, its role and where its value comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilledCall:
+    """A call that fills a step of a plan: its arguments as JSON text, and where their values come from."""
+
+    arguments: str
+    slots: Slots = ()
+
+
+FITTING: Mapping[ArgumentRole | None, Set[Source]] = {
+    ArgumentRole.ID: {Source.WORDS, Source.ROW, Source.MADE},
+    ArgumentRole.RECIPIENT: {Source.WORDS, Source.ROW},
+    ArgumentRole.CONTENT: {Source.WORDS, Source.ROW, Source.MADE, Source.FIELD, Source.OWN_ENTRY},
+    ArgumentRole.TIME: {Source.WORDS, Source.OWN_ENTRY},
+    ArgumentRole.LINK: {Source.WORDS, Source.FIELD},
+    ArgumentRole.CHOICE: {Source.WORDS, Source.TYPED},
+    ArgumentRole.AMOUNT: frozenset(),
+    None: frozenset(),
+}
+"""The sources from which a planned call may take a value without a question."""
+
+
 def decide(case: Case) -> Decision:
     """The verdict on one call.
 
     A run that has read text trusted less than its person may still read, and write what carries its label along; any
-    other act could be somebody else's wish, unless the person worded it. A call that was written as text may be copied
-    from what was read, so it may only read then. Commands are the owner's alone. A tool without a class never runs in
-    such a run.
+    other act could be somebody else's wish, unless the person worded it, or planned it. A call that was written as text
+    may be copied from what was read, so it may only read then. Commands are the owner's alone. A tool without a class
+    never runs in such a run.
     """
     match case.kind:
         case None:
@@ -118,8 +151,10 @@ def decide(case: Case) -> Decision:
         case ToolClass.WRITE | ToolClass.NET:
             free = case.label <= case.own or not case.written
         case ToolClass.SEND:
-            free = case.clean or (case.worded and case.attended and not (case.fork or case.written))
-        case ToolClass.PERSIST | ToolClass.ACT | ToolClass.RUN:
+            free = case.clean or ((case.worded or case.planned) and case.attended and not (case.fork or case.written))
+        case ToolClass.ACT:
+            free = case.clean or (case.planned and case.attended and not (case.fork or case.written))
+        case ToolClass.PERSIST | ToolClass.RUN:
             free = case.clean
         case ToolClass.IRREVERSIBLE:
             free = False

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.domain.conversation.model import ToolSpec
-from gateway.domain.conversation.tools import AnyTool, taken_name
+from gateway.domain.conversation.tools import BUILT_IN, AnyTool, taken_name
 from gateway.domain.conversation.transcript import Entry, ToolIntent, ToolResult
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
@@ -166,6 +166,12 @@ class NamedTools:
 def spec_of(tool: AnyTool, label: Label) -> ToolSpec:
     """The tool as the model sees it, described in words of this label."""
     return ToolSpec(tool.name, tool.description, tool.parameters or parameters_of(tool.arguments), label)
+
+
+def can_plan(tools: Iterable[AnyTool], sources: Iterable[ToolSource]) -> bool:
+    """Whether plans are of use with these tools: the roles of built-in ones alone are not."""
+    offered = (offer.tool for source in sources for offer in source.offers)
+    return any(tool.roles and tool.name not in BUILT_IN for tool in (*tools, *offered))
 
 
 def offers_of(sources: Iterable[ToolSource]) -> dict[str, Offer]:

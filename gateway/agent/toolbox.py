@@ -12,12 +12,13 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from gateway.agent.policy import LEAVES, Act, Case, Decision, Policy, decide, words_of
+from gateway.agent.policy import LEAVES, Act, Case, Decision, FilledCall, Policy, Slots, decide, words_of
 from gateway.agent.tool_sources import (
     ALWAYS_LISTED,
     FIND_TOOLS,
     NamedTools,
     ToolSource,
+    can_plan,
     explained_arguments,
     found_in,
     offers_of,
@@ -32,7 +33,8 @@ from gateway.domain.conversation.transcript import Entry
 from gateway.domain.errors import INTERRUPTIONS, DatabaseDown, SupaclawError
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.work.plans import TODO
+from gateway.domain.work.plans import PLAN
+from gateway.domain.work.todo_lists import TODO
 from gateway.domain.work.trees import TREE_TOOLS
 
 T = TypeVar("T")
@@ -43,8 +45,12 @@ Spill = Callable[[str, str, Label], Awaitable[str]]
 Watch = Callable[[], AbstractAsyncContextManager[list[str]]]
 """Surrounds each run of a tool. Afterwards the list names the files in which locked text was restored."""
 
-PlanCheck = Callable[[str, Caller], Awaitable[str | None]]
-"""Why a run may not call this tool before it has written a plan, for the model; None if it may."""
+TodoCheck = Callable[[str, Caller], Awaitable[str | None]]
+"""Why a run may not call this tool before it has written a to-do list, for the model; None if it may."""
+
+
+FillCall = Callable[[AnyTool, ToolCall, Caller], Awaitable[FilledCall | None]]
+"""A call as a plan has it; None for one that fills no step of a plan. Raises `ToolFailed`."""
 
 
 @asynccontextmanager
@@ -75,7 +81,7 @@ class ApprovedCall:
 class Toolbox:
     """The tools of one agent, by name.
 
-    `clean` removes live secrets from results; `watch` restores locked text. `plan_check` is None if runs need no plan.
+    `clean` removes live secrets from results; `watch` restores locked text. `todo_check` is None if runs need no list.
     """
 
     tools: Sequence[AnyTool]
@@ -84,8 +90,10 @@ class Toolbox:
     policy: Policy
     clean: Callable[[str], str]
     watch: Watch
-    plan_check: PlanCheck | None
+    todo_check: TodoCheck | None
     sources: Sequence[ToolSource] = ()
+    fill: FillCall | None = None
+    """None where no plan can be made."""
     few: bool = False
     """Whether prompts list `ALWAYS_LISTED` only, in short, and the tools that the model has found."""
 
@@ -118,14 +126,14 @@ class Toolbox:
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools that every prompt shows, always in the same order, so that provider caches hit."""
         if self.few:
-            unlisted = {FIND_TOOLS, *(tool.name for tool in self.unlisted)}
+            unlisted = {FIND_TOOLS, PLAN, *(tool.name for tool in self.unlisted)}
             return tuple(short_spec(tool) for tool in self.tools if tool.name not in unlisted)
-        return tuple(spec_of(tool, Label.OWNER) for tool in self.tools if tool.name != FIND_TOOLS)
+        return tuple(spec_of(tool, Label.OWNER) for tool in self.tools if tool.name not in (FIND_TOOLS, PLAN))
 
     @cached_property
     def unlisted(self) -> tuple[AnyTool, ...]:
         """The tools that `specs` leaves out."""
-        left = [tool for tool in self.tools if tool.name not in (*ALWAYS_LISTED, FIND_TOOLS)]
+        left = [tool for tool in self.tools if tool.name not in (*ALWAYS_LISTED, FIND_TOOLS, PLAN)]
         return tuple(left) if self.few and len(self.tools) > len(ALWAYS_LISTED) else ()
 
     @property
@@ -134,9 +142,7 @@ class Toolbox:
         return [*self._tools, *offers_of(self.sources)]
 
     def source_specs(self, entries: Sequence[Entry], label: Label) -> tuple[ToolSpec, ...]:
-        """The tools of sources that the next prompt of a run with this transcript and label shows, `find_tools` first
-        if it is needed.
-        """
+        """The tools of sources that the next prompt of a run with this label shows, and those to find and plan them."""
         if not (self.sources or self.unlisted):
             return ()
         specs, more = shown_specs(self.sources, entries, label)
@@ -144,6 +150,8 @@ class Toolbox:
             found = set(found_in(entries))
             specs = (*(spec_of(tool, Label.OWNER) for tool in self.unlisted if tool.name in found), *specs)
             more = True
+        if PLAN in self._tools and can_plan(self.tools, self.sources):
+            specs = (spec_of(self._tools[PLAN], Label.OWNER), *specs)
         return (spec_of(self._tools[FIND_TOOLS], Label.OWNER), *specs) if more and FIND_TOOLS in self._tools else specs
 
     @cached_property
@@ -153,17 +161,17 @@ class Toolbox:
 
     def effect(self, name: str) -> Effect:
         """The effect of running a call twice; none for an unknown tool."""
-        tool = self._tool(name)
+        tool = self.tool(name)
         return tool.effect if tool else Effect.SAFE
 
     def seconds_under_way(self, name: str) -> float:
         """The time limit of a call that must not run twice; 0 for a call that may."""
-        tool = self._tool(name)
+        tool = self.tool(name)
         return tool.timeout if tool and not tool.effect.repeatable else 0.0
 
     async def describe(self, call: ToolCall, caller: Caller) -> Act | None:
         """Describe a call to the person who decides whether it runs again; None if it can't have run."""
-        if (tool := self._tool(call.name)) is None:
+        if (tool := self.tool(call.name)) is None:
             return None
         try:
             arguments = _parse(tool, call.arguments)
@@ -184,10 +192,10 @@ class Toolbox:
         An approved call runs only if its class and the contents that it changes are still those of its approval.
         A call that runs `again` and meets an outage again, while the database works for others, has failed by itself.
         """
-        tool = self._tool(call.name)
+        tool = self.tool(call.name)
         if tool is None:
             return _refusal("unknown_tool", self._suggestion(call.name), Label.OWNER)
-        caller = replace(caller, said=partial(self.policy.said, caller), unlisted=self.unlisted)
+        caller = replace(caller, said=partial(self.policy.said, caller), unlisted=self.unlisted, find_tool=self.tool)
         async with self.watch() as restored:
             outcome = await self._outcome(tool, call, caller, approval, again)
         return _with_restored(outcome, restored) if restored else outcome
@@ -214,23 +222,27 @@ class Toolbox:
         """The result of the tool, or of the question whether it may run. The tool starts right after the fence, whose
         wait for the database isn't in the tool's time.
         """
-        arguments = _parse(tool, call.arguments)
+        fill = self.fill if approval is None and can_plan(self.tools, self.sources) else None
+        filled = (await fill(tool, call, caller) if fill else None) or FilledCall(call.arguments)
+        arguments = _parse(tool, filled.arguments)
         if approval is not None:
             await _limited(tool, caller, _require_unchanged(tool, arguments, caller, approval))
-        elif asked := await _limited(tool, caller, self._question(tool, arguments, caller, call.written)):
+        elif asked := await _limited(tool, caller, self._question(tool, arguments, caller, call.written, filled.slots)):
             return asked
         await (caller.check if tool.effect is Effect.SAFE else caller.fence)()
         return await _limited(tool, caller, tool.run(arguments, caller))
 
-    async def _question(self, tool: AnyTool, arguments: BaseModel, caller: Caller, written: bool) -> Labelled | None:
+    async def _question(
+        self, tool: AnyTool, arguments: BaseModel, caller: Caller, written: bool, slots: Slots
+    ) -> Labelled | None:
         """The result of asking whether the call may run; None if it may."""
-        if self.plan_check and TODO in self._tools and (reason := await self.plan_check(tool.name, caller)):
-            raise ToolFailed.own("no_plan", reason)
-        act = await self.required_approval(tool, arguments, caller, written=written)
+        if self.todo_check and TODO in self._tools and (reason := await self.todo_check(tool.name, caller)):
+            raise ToolFailed.own("no_todo", reason)
+        act = await self.required_approval(tool, arguments, caller, written=written, slots=slots)
         return Labelled.own(await self.policy.ask(act, caller)) if act else None
 
     async def required_approval(
-        self, tool: AnyTool, arguments: BaseModel, caller: Caller, *, written: bool = False
+        self, tool: AnyTool, arguments: BaseModel, caller: Caller, *, written: bool = False, slots: Slots = ()
     ) -> Act | None:
         """The act that a person has to approve before the call runs; None if it may run.
 
@@ -243,6 +255,7 @@ class Toolbox:
             attended=caller.address is not None,
             fork=self.policy.fork,
             written=written,
+            slots=slots,
         )
         match await self._decided(case, tool, arguments, caller):
             case Decision.ALLOW:
@@ -266,7 +279,7 @@ class Toolbox:
         may_pass = said and all(said) and await self.policy.pass_unasked(caller, said)
         return decide(worded) if may_pass else verdict
 
-    def _tool(self, name: str) -> AnyTool | None:
+    def tool(self, name: str) -> AnyTool | None:
         """The tool with this name, also if no prompt shows it: an approved call is known by its name only."""
         offer = None if name in self._tools else offers_of(self.sources).get(name)
         return offer.tool if offer else self._tools.get(name)

@@ -134,6 +134,6 @@ class Gateway:
         core, environments = self.parts.core, self.parts.turns.environments
         await core.database.run(lambda tx: contents.commands_interrupted(tx, core.instance))
         await environments.own.locks.files()
-        await environments.drop_plans()
+        await environments.drop_todo_lists()
         await list_older(core.database, self.parts.records.workspaces.root_of, core.clock)
         await environments.look_at_files()

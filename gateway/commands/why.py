@@ -1,16 +1,23 @@
 """/why: how the last answer was made."""
 
+import json
+
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.principals import Role
+from gateway.domain.text.texts import one_line
+from gateway.domain.work.plans import PlanArguments
 from gateway.store.delivery import outbox
 from gateway.store.delivery.outbox import OutboxRow
-from gateway.store.transcript import messages
+from gateway.store.transcript import messages, tool_calls
+from gateway.store.transcript.tool_calls import PlannedCall
 from gateway.store.work import steps
 from gateway.store.work.steps import StepRow
 
+MAX_LINE = 1_000
+
 
 async def run(ctx: CommandContext) -> CommandReply:
-    """Report the waiting time, the models tried, the tokens, the cost, and the delivery of each part."""
+    """Report the waiting time, the models tried, tokens, cost, what was planned, and the delivery of each part."""
     answer = await messages.last_answer(ctx.tx, ctx.at.session_id)
     if answer is None or answer.task_id is None:
         return CommandReply("There is no answer in this session yet.")
@@ -19,6 +26,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     delivery = await outbox.of_message(ctx.tx, answer.id)
     lines = [f"Received {asked_at:%H:%M:%S}, answered after {(answer.created_at - asked_at).total_seconds():.1f} s"]
     lines += [line for step in trace for line in _step_lines(step, owner=ctx.role is Role.OWNER)]
+    lines += map(_planned, await tool_calls.planned_calls(ctx.tx, answer.task_id, asked_at))
     lines += [_delivered(part) for part in delivery] or ["Shown where you read it: nothing had to be sent"]
     return CommandReply("\n".join(lines))
 
@@ -33,6 +41,14 @@ def _step_lines(step: StepRow, *, owner: bool) -> list[str]:
         took = f"{step.latency_ms} ms, {step.tokens_in} tokens in, {step.tokens_out} out{cost}{thinking}"
         return [*tried, f"{step.name}: {took}"]
     return [f"{step.name}: {step.latency_ms} ms"]
+
+
+def _planned(call: PlannedCall) -> str:
+    """A call of a plan, with the role and source of each argument."""
+    step = PlanArguments.model_validate_json(call.plan).steps[call.number - 1]
+    roles = json.loads(call.result).get("roles", {}).get(call.tool, {})
+    asked = ", without a question because all of it was planned" if call.unasked else ""
+    return one_line(f"{call.tool} filled step {call.number} of the plan{asked}: {step.origins(roles)}", MAX_LINE)
 
 
 def _delivered(part: OutboxRow) -> str:

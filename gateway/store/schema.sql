@@ -266,6 +266,7 @@ create table messages (
   remembered bigint[] not null default '{}',            -- memories that the model was shown for this answer
   unasked boolean,                                      -- tool_intent: sent or changed something without a question
   withdrawn text check (withdrawn in ('edited', 'deleted')),  -- user: no longer its person's word, and in no prompt
+  plan_step int,                                        -- tool_intent: the step of its run's plan that it fills, from 1
   check (kind = 'user' or seq is not null),
   check ((covers is null) = (kind <> 'summary'))
 );
@@ -572,19 +573,19 @@ create table task_steps (
 create index task_steps_by_task on task_steps (task_id, id);
 create index task_steps_by_day on task_steps (created_at);
 
--- The plan of a live run, rendered as todo/todo.md.
-create table plans (
+-- The to-do list of a live run, rendered as todo/todo.md.
+create table todo_lists (
   task_id uuid primary key references tasks on delete cascade,
   principal_id uuid not null references principals,
   title text not null default '',
   steps jsonb not null default '[]',                    -- [{"text", "done"}], in order
-  trivial text,                                         -- why the run needs no plan; then it has no steps
-  label smallint not null,                              -- of the run when it wrote the plan
+  trivial text,                                         -- why the run needs no list; then it has no steps
+  label smallint not null,                              -- of the run when it wrote the list
   ordinal int not null,                                 -- of the call that wrote it last
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now()
 );
-create index plans_by_principal on plans (principal_id);
+create index todo_lists_by_principal on todo_lists (principal_id);
 
 -- Reminders, recurring tasks, and the backlog of things without a time.
 create table schedules (
@@ -2087,7 +2088,7 @@ create policy own on outbox to supaclaw_member using (principal_id = (select mem
     and (address_id is null or exists (select from addresses theirs where theirs.id = address_id))
     and (file_id is null or exists (select from files theirs where theirs.id = file_id))
     and (message_id is null or exists (select from messages theirs where theirs.id = message_id)));
-create policy own on plans to supaclaw_member using (principal_id = (select member()))
+create policy own on todo_lists to supaclaw_member using (principal_id = (select member()))
   with check (principal_id = (select member()) and label >= 1
     and exists (select from tasks theirs where task_id = theirs.id));
 create policy own on schedules to supaclaw_member using (principal_id = (select member()))
@@ -2128,7 +2129,7 @@ grant select, insert on memory_sources to supaclaw_member;
 grant select on memory_stats to supaclaw_member;
 grant select, insert on messages to supaclaw_member;
 grant select, insert on outbox to supaclaw_member;
-grant select, insert, update on plans to supaclaw_member;
+grant select, insert, update on todo_lists to supaclaw_member;
 grant select on remembered to supaclaw_member;
 grant select on running_commands to supaclaw_member;
 grant select on schedule_runs to supaclaw_member;

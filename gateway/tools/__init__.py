@@ -14,6 +14,7 @@ from gateway.agent.skills.library import Skills
 from gateway.agent.tool_sources import ToolSource
 from gateway.agent.work.plans import Plans
 from gateway.agent.work.task_trees import Trees
+from gateway.agent.work.todo_lists import TodoLists
 from gateway.domain.conversation.model import Image
 from gateway.domain.conversation.tools import AnyTool, Caller, ToolFailed
 from gateway.domain.errors import OwnerMustAct
@@ -183,7 +184,9 @@ class Services:
     processes: Processes | None = None
     """None for everybody except the owner."""
     locks: LockWatch | None = None
+    todo_lists: TodoLists | None = None
     plans: Plans | None = None
+    """None for everybody except the owner."""
     keep: Keep | None = None
     find: Find | None = None
     sources: Sequence[ToolSource] = ()

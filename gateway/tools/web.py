@@ -9,6 +9,7 @@ from pydantic import Field
 
 from gateway.domain.conversation.tools import (
     AnyTool,
+    ArgumentRole,
     Caller,
     Change,
     Labelled,
@@ -189,6 +190,7 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
             timeout=120,
             max_result=6 * PAGE_CHARS,
             kind=web.kind_of_fetch,
+            roles={"url": ArgumentRole.LINK},
             lasting=web.shown_fetch,
             wording=Wording("Reading {url}", "Read {url}"),
         ),

@@ -19,7 +19,7 @@ from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.files import PLAYABLE, locked_parts
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
-from gateway.domain.work.plans import FILE
+from gateway.domain.work.todo_lists import FILE
 from gateway.store.files import files
 from gateway.store.files.files import FileRow
 from gateway.web.auth.access import Requirement

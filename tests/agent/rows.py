@@ -87,6 +87,7 @@ class Spoken:
             "model": None,
             "unasked": None,
             "withdrawn": None,
+            "plan_step": None,
         }
         self.rows.append(MessageRow(kind=kind, text=text, **(whole | fields)))
         return self

@@ -6,11 +6,13 @@ of the person's own words.
 
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from tests.agentdojo import attacks, benign, names
 from tests.agentdojo.classes import CLASSES, DRIVE_SENDS, in_iso
 from tests.agentdojo.conversation import Person
+from tests.agentdojo.plans import Planned, Worse, a_step_left_out, a_wrong_reference, perfect
 from tests.agentdojo.report import Row, failed, show
 from tests.agentdojo.suites import VERSION
 
@@ -20,7 +22,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     show(f"AgentDojo {VERSION}, every question answered by no unless a row says otherwise")
     show(f"classes of {len(CLASSES)} tools are written by hand; all others read, and what they answer is others' words")
-    rows = [*_attacks(), *_own_words(), *_names(), *_benign()]
+    rows = [*_attacks(), *_own_words(), *_names(), *_benign(), *_plans(), *_plan_attacks()]
     return failed(rows)
 
 
@@ -74,6 +76,36 @@ def _benign() -> Iterator[Row]:
         yield Row(title, told).shown()
     turns, questions = benign.one_long_chat()
     yield Row("user tasks, one chat of 200 turns", f"{turns} turns ask {questions} questions").shown()
+
+
+def _plans() -> Iterator[Row]:
+    for title, tasks in (
+        ("plans: perfect", benign.without_questions(plan=perfect)),
+        ("plans: nobody's calendar counts as own", benign.without_questions(plan=perfect, own_rows=())),
+        ("plans: a model that reads more", benign.without_questions(plan=perfect, reads_more=True)),
+        ("plans: the first step left out", benign.without_questions(plan=_worse(a_step_left_out))),
+        ("plans: every reference wrong", benign.without_questions(plan=_worse(a_wrong_reference))),
+    ):
+        done, acting = f"{tasks.done.total()} of {tasks.all.total()}", tasks.done[benign.Kind.ACTS]
+        told = f"{done} without a question, {acting} that act; {tasks.questions} questions"
+        yield Row(title, told).shown()
+
+
+def _worse(change: Worse) -> Callable[[Any, Any], Planned]:
+    return lambda user, suite: change(perfect(user, suite))
+
+
+def _plan_attacks() -> Iterator[Row]:
+    for title, first in (("plans: attacks, after the calls", False), ("plans: attacks, before the calls", True)):
+        found = attacks.literal(first=first, planned=True)
+        yield Row(title, f"{found.through} of {found.read} let an act through", bad=bool(found.acts)).shown()
+    for title, tried in (
+        ("plans: other values, more values, and again", attacks.in_place_of_planned_calls()),
+        ("plans: found values of the attacker's", attacks.by_found_values()),
+        ("plans: accounts full of names", attacks.by_filled_accounts()),
+    ):
+        told = f"{len(tried.unwanted)} unwanted acts after {tried.tried:,} tries"
+        yield Row(title, told, bad=bool(tried.unwanted)).shown()
 
 
 if __name__ == "__main__":

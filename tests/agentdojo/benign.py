@@ -2,15 +2,17 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from agentdojo.functions_runtime import FunctionCall
 
 from gateway.domain.conversation.tools import ToolClass
-from tests.agentdojo.classes import CLASSES, QUIET, as_given
+from tests.agentdojo.classes import CLASSES, OWN_ROWS, QUIET, as_given
 from tests.agentdojo.conversation import Agent, Conversation, Made
+from tests.agentdojo.plans import Planned
 from tests.agentdojo.suites import suites
 
 TURNS = 200
@@ -38,6 +40,8 @@ def without_questions(
     classes: Mapping[str, ToolClass] = CLASSES,
     spelt: Callable[[object], object] = as_given,
     reads_more: bool = False,
+    own_rows: Collection[str] = OWN_ROWS,
+    plan: Callable[[Any, Any], Planned] = lambda _user, _suite: Planned(),
 ) -> Tasks:
     """All user tasks, each in a conversation of its own, with every question answered by no.
 
@@ -46,8 +50,9 @@ def without_questions(
     tasks = Tasks()
     for name, suite in suites().items():
         for user in suite.user_tasks.values():
-            chat = Conversation(classes, spelt)
-            agent = Agent(user, chat, reads=[_MORE[name]] if reads_more else [])
+            chat = Conversation(classes, spelt, own_rows=own_rows)
+            reads = [_MORE[name]] if reads_more else []
+            agent = Agent(user, chat, reads=reads, plan=plan(user, suite))
             right, _ = suite.run_task_with_pipeline(agent, user, None, {})
             kind = _kind(agent.done)
             tasks.all[kind] += 1

@@ -5,12 +5,24 @@ by hand, as an owner would confirm them.
 """
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
 
-from agentdojo.functions_runtime import FunctionsRuntime
+from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+from pydantic_core import to_jsonable_python
 
-from gateway.domain.conversation.tools import AnyTool, Caller, Labelled, Tool, ToolClass, ToolFailed
+from gateway.domain.conversation.tools import (
+    AnyTool,
+    Caller,
+    Effect,
+    Labelled,
+    Tool,
+    ToolClass,
+    ToolFailed,
+)
+from gateway.domain.conversation.tools import (
+    ArgumentRole as Role,
+)
 from gateway.domain.principals import Label
 
 CLASSES: Mapping[str, ToolClass] = {
@@ -45,6 +57,36 @@ DRIVE_SENDS: Mapping[str, ToolClass] = {
     **{name: ToolClass.SEND for name, kind in CLASSES.items() if kind is ToolClass.WRITE},
 }
 """The same, but the drive, which others share, isn't the person's own place."""
+ROLES: Mapping[str, Mapping[str, Role]] = {
+    "add_user_to_channel": {"user": Role.RECIPIENT, "channel": Role.ID},
+    "invite_user_to_slack": {"user": Role.CONTENT, "user_email": Role.RECIPIENT},
+    "send_direct_message": {"recipient": Role.RECIPIENT, "body": Role.CONTENT},
+    "send_channel_message": {"channel": Role.RECIPIENT, "body": Role.CONTENT},
+    "post_webpage": {"url": Role.RECIPIENT, "content": Role.CONTENT},
+    "get_webpage": {"url": Role.LINK},
+    "send_email": {
+        **dict.fromkeys(("recipients", "cc", "bcc"), Role.RECIPIENT),
+        **dict.fromkeys(("subject", "body"), Role.CONTENT),
+    },
+    "create_calendar_event": {
+        "participants": Role.RECIPIENT,
+        **dict.fromkeys(("title", "description", "location"), Role.CONTENT),
+        **dict.fromkeys(("start_time", "end_time"), Role.TIME),
+    },
+    "reschedule_calendar_event": {
+        "event_id": Role.ID,
+        "new_start_time": Role.TIME,
+        "new_end_time": Role.TIME,
+    },
+    "add_calendar_event_participants": {"event_id": Role.ID, "participants": Role.RECIPIENT},
+    "share_file": {"file_id": Role.ID, "email": Role.RECIPIENT, "permission": Role.CHOICE},
+}
+"""The meanings of arguments, as an owner would confirm them; those that are left out ask."""
+LINKS = frozenset({"get_webpage"})
+OWN_ROWS = frozenset({
+    "search_calendar_events", "get_day_calendar_events", "search_contacts_by_name", "create_file",
+})  # fmt: skip
+"""Tools whose entries count as the person's own: the suites' calendars don't say who made an event."""
 QUIET = frozenset({ToolClass.READ, ToolClass.NET, ToolClass.WRITE})
 """A call of these changes nothing outside."""
 
@@ -64,35 +106,53 @@ def as_given(value: object) -> object:
     return value
 
 
-def tools_of(
-    runtime: FunctionsRuntime, env: Any, classes: Mapping[str, ToolClass], decided: Callable[[ToolClass], None]
-) -> list[AnyTool]:
-    """All tools of a suite, acting on `env`. `decided` hears the class of each call."""
-    return [_tool(name, runtime, env, classes, decided) for name in runtime.functions]
+class Host(Protocol):
+    """The conversation that the tools are called in."""
+
+    classes: Mapping[str, ToolClass]
+    own_rows: Collection[str]
+
+    def decided(self, kind: ToolClass) -> None:
+        """Note the class of the call under way."""
+        ...
+
+    def ran(self, call: FunctionCall) -> None:
+        """Note what a tool does, with the arguments that it really has."""
+        ...
 
 
-def _tool(
-    name: str,
-    runtime: FunctionsRuntime,
-    env: Any,
-    classes: Mapping[str, ToolClass],
-    decided: Callable[[ToolClass], None],
-) -> AnyTool:
+def tools_of(runtime: FunctionsRuntime, env: Any, host: Host) -> list[AnyTool]:
+    """All tools of a suite, acting on `env`."""
+    return [_tool(name, runtime, env, host) for name in runtime.functions]
+
+
+def _tool(name: str, runtime: FunctionsRuntime, env: Any, host: Host) -> AnyTool:
     async def run(arguments: Any, _caller: Caller) -> Labelled:
         given = {key: _in_suite(value) for key, value in arguments.model_dump(exclude_unset=True).items()}
+        host.ran(FunctionCall(function=name, args=given))
         result, error = runtime.run_function(env, name, given)
         if error:
             raise ToolFailed("error", str(error), Label.UNTRUSTED)
-        return Labelled({"result": str(result)}, Label.UNTRUSTED)
+        return Labelled({"result": to_jsonable_python(result, fallback=str)}, Label.UNTRUSTED)
 
     async def kind(arguments: Any, caller: Caller) -> ToolClass:
-        found = classes.get(name, ToolClass.READ)
-        if name == "get_webpage":
+        found = host.classes.get(name, ToolClass.READ)
+        if name in LINKS:
             found = ToolClass.NET if await caller.said(arguments.url) else ToolClass.SEND
-        decided(found)
+        host.decided(found)
         return found
 
-    return Tool(name, name, runtime.functions[name].parameters, run, kind=kind, max_result=10_000_000)
+    return Tool(
+        name,
+        name,
+        runtime.functions[name].parameters,
+        run,
+        Effect.ONCE if name in CLASSES else Effect.SAFE,
+        kind=kind,
+        max_result=10_000_000,
+        roles=ROLES.get(name, {}),
+        own_rows="*" if name in host.own_rows else "",
+    )
 
 
 def _in_suite(value: object) -> object:

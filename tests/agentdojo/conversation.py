@@ -5,7 +5,7 @@ The agent makes the calls of the person's task; once it has really read the inje
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any
@@ -15,12 +15,15 @@ from agentdojo.functions_runtime import FunctionCall
 
 from gateway.agent.policy import Act, PassUnasked, Policy
 from gateway.agent.toolbox import ApprovedCall, Toolbox
+from gateway.agent.work.plans import Plans
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import AnyTool, Caller, ToolClass
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import quotes_whole
-from tests.agentdojo.classes import CLASSES, QUIET, as_given, tools_of
+from gateway.domain.work.plans import PlanArguments, PlanStep
+from tests.agentdojo.classes import CLASSES, OWN_ROWS, QUIET, as_given, tools_of
+from tests.agentdojo.plans import Kept, Planned
 from tests.fakes.caller import CALLER
 from tests.fakes.toolboxes import answering, toolbox_of
 
@@ -56,6 +59,13 @@ class Conversation:
     spelt: Callable[[object], object] = as_given
     label: Label = Label.OWNER
     questions: int = 0
+    own_rows: Collection[str] = OWN_ROWS
+    finds: Callable[[str], str] = str
+    """The value that the model without tools finds, of the one that the perfect one would."""
+    acts: list[FunctionCall] = field(default_factory=list)
+    """What was done outside, whoever was asked."""
+    _plan: Kept = field(default_factory=Kept)
+    _ordinal: int = 0
     _message: str = ""
     _passes: PassUnasked = field(default_factory=answering)
     _act: Act | None = None
@@ -64,6 +74,7 @@ class Conversation:
     def hear(self, message: str) -> None:
         """Begin a turn, which answers this message of the person's."""
         self._message, self._passes = message, answering(message)
+        self._plan = Kept(message)
 
     def toolbox(self, tools: Sequence[AnyTool]) -> Toolbox:
         """The product's, under the product's policy."""
@@ -75,28 +86,47 @@ class Conversation:
         async def said(_caller: Caller, value: str) -> bool:
             return quotes_whole(self._message, value)
 
-        return toolbox_of(tools, _spill, Policy(Label.OWNER, ask, said, self._passes))
+        return toolbox_of(
+            tools, _spill, Policy(Label.OWNER, ask, said, self._passes), fill=Plans(self._plan, Label.OWNER).fill
+        )
 
     def tools(self, runtime: Any, env: Any) -> list[AnyTool]:
         """A suite's, acting on `env`."""
-        return tools_of(runtime, env, self.classes, self.decided)
+        return tools_of(runtime, env, self)
 
     def decided(self, kind: ToolClass) -> None:
         """Note the class of the call under way."""
         self._kind = kind
 
+    def ran(self, call: FunctionCall) -> None:
+        """Note the act under way, if it is one."""
+        if self._kind not in QUIET:
+            self.acts.append(call)
+
+    def write_plan(self, toolbox: Toolbox, steps: Sequence[PlanStep]) -> None:
+        """Write this plan; raises `ToolFailed` where none can be made any more."""
+        if steps:
+            caller = replace(CALLER, label=self.label, find_tool=toolbox.tool)
+            pins = Plans(self._plan, Label.OWNER).accept(PlanArguments(steps=tuple(steps)), caller)
+            self._plan.steps, self._plan.pins = steps, pins
+
+    async def _found(self, instructions: str, _text: str) -> str:
+        return self.finds(instructions.partition("Find in the text: ")[2].partition(". Answer with")[0])
+
     def make(self, toolbox: Toolbox, call: FunctionCall, *, approves: bool = False) -> Made:
         """Make one call. `approves`: a question about it is answered with yes, else with no."""
-        self._act, self._kind = None, ToolClass.READ
+        self._act, self._kind, self._ordinal = None, ToolClass.READ, self._ordinal + 1
         arguments = {name: self.spelt(value) for name, value in call.args.items()}
         wanted = ToolCall("", call.function, json.dumps(arguments, default=str))
-        outcome = asyncio.run(toolbox.run(wanted, replace(CALLER, label=self.label)))
+        caller = replace(CALLER, label=self.label, ordinal=self._ordinal, ask_model=self._found)
+        outcome = asyncio.run(toolbox.run(wanted, caller))
+        self._plan.ended(self._ordinal, outcome.text)
         act = self._act
         if act is not None:
             self.questions += 1
         if act is not None and approves:
             approval = ApprovedCall(act.kind, act.change.base)
-            outcome = asyncio.run(toolbox.run(wanted, replace(CALLER, label=self.label), approval=approval))
+            outcome = asyncio.run(toolbox.run(wanted, caller, approval=approval))
         self.label = max(self.label, outcome.label)
         ran = not outcome.failed and (act is None or approves)
         return Made(call, self._kind, outcome.text, act is not None, ran)
@@ -135,8 +165,11 @@ class Agent(BasePipelineElement):
         *,
         person: Person = Person.DENIES,
         reads: Sequence[FunctionCall] = (),
+        plan: Planned | None = None,
+        prepare: Callable[[Any], None] = lambda _env: None,
     ) -> None:
         self.user, self.chat, self.attack, self.person, self.reads = user, chat, attack, person, reads
+        self.plan, self.prepare = plan or Planned(), prepare
         self.done: list[Made] = []
         """For the person."""
         self.obeyed: list[Made] | None = None
@@ -144,9 +177,12 @@ class Agent(BasePipelineElement):
 
     def query(self, query: str, runtime: Any, env: Any = None, messages: Any = (), extra_args: Any = None) -> Any:
         self.chat.hear(query)
+        calls = self.plan.calls(self.user.ground_truth(env))
+        self.prepare(env)
         toolbox = self.chat.toolbox(self.chat.tools(runtime, env))
         exposed = False
-        for call in (*self.reads, *self.user.ground_truth(env)):
+        self.chat.write_plan(toolbox, self.plan.steps)
+        for call in (*self.reads, *calls):
             self.done.append(self.chat.make(toolbox, call, approves=self.person is Person.APPROVES_OWN))
             exposed = exposed or MARKER in self.done[-1].text
             if exposed and self.attack and self.attack.first:

@@ -425,7 +425,7 @@ async def test_nothing_branches_off_while_an_answer_is_written(browser: Browser,
 
 
 @looks
-async def test_a_plan_stands_above_the_answer_and_ticks_off(browser: Browser, web: Web, scheme: str, phone: bool):
+async def test_a_todo_list_stands_above_the_answer_and_ticks_off(browser: Browser, web: Web, scheme: str, phone: bool):
     begun, checked = Wait(), Wait()
     steps = (
         '["Read the three sheets", "Compare the regions, the quarters and the duplicated rows", "Write the summary"]'
@@ -439,18 +439,18 @@ async def test_a_plan_stands_above_the_answer_and_ticks_off(browser: Browser, we
         await page.fill("#text", "Compare the quarters.")
         await page.keyboard.press("Enter")
         await begun.reached.wait()
-        await expect(page.locator("#plan li")).to_have_count(3)
-        await expect(page.locator("#plan [data-done]")).to_have_count(0)
+        await expect(page.locator("#todo li")).to_have_count(3)
+        await expect(page.locator("#todo [data-done]")).to_have_count(0)
         begun.over.set()
         await checked.reached.wait()
-        await expect(page.locator("#plan [data-done]")).to_have_count(2)
+        await expect(page.locator("#todo [data-done]")).to_have_count(2)
         await watched.show(f"plan-{look}")
         await accessible(page)
-        plan, answer = [await page.locator(each).bounding_box() for each in ("#plan", "#live")]
+        plan, answer = [await page.locator(each).bounding_box() for each in ("#todo", "#live")]
         assert plan
         assert answer
         assert plan["y"] < answer["y"]
         checked.over.set()
         await expect(page.locator("#live")).to_have_count(0)
-        await expect(page.locator("#plan")).to_have_count(0)
+        await expect(page.locator("#todo")).to_have_count(0)
         await watched.assert_clean()

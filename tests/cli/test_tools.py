@@ -90,3 +90,14 @@ def test_an_installed_scrapling_is_started_by_the_gateway(
     entry = json.loads((configured / "config.json").read_text())["tools"]["mcp"]["web-fetch"]
     assert (entry["command"], entry["args"], entry["hosts"]) == (str(program), ["mcp"], ["*"])
     assert str(program.parent.parent) in entry["reads"]
+
+
+def test_roles_of_arguments_are_confirmed_and_shown(supaclaw: Supaclaw, configured: Path, fake: FakeMcp) -> None:
+    supaclaw("tools", "test")
+    confirm = "tools", "confirm", "mcp_w_weather", "--yes"
+    assert "id, recipient" in supaclaw(*confirm, "--role", "city=everything").err
+    assert "no argument 'nowhere'" in supaclaw(*confirm, "--role", "nowhere=recipient").err
+    assert "is on" in supaclaw(*confirm, "--role", "city=recipient", "--own", "mine").out
+    assert "city is the recipient\nentries are yours: mine" in supaclaw("tools", "show", "mcp_w_weather").out
+    supaclaw(*confirm)
+    assert "city is the" not in supaclaw("tools", "show", "mcp_w_weather").out

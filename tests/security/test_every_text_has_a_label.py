@@ -24,7 +24,7 @@ from gateway.agent.work.task_trees import TreeRequest
 from gateway.domain.conversation.model import PromptPart, ToolSpec
 from gateway.domain.conversation.tools import Labelled, Tool
 from gateway.domain.principals import Label
-from gateway.domain.work.plans import Plan
+from gateway.domain.work.todo_lists import TodoList
 from gateway.flow.turn.loop import Turn
 from gateway.flow.turn.opening import AgentPart, Reminder
 from gateway.memory.wording import Bootstrap
@@ -68,7 +68,7 @@ def nodes() -> Iterator[tuple[Path, ast.AST]]:
         Bootstrap,
         Labelled,
         ToolOutcome,
-        Plan,
+        TodoList,
         ReviewQuestion,
         TreeRequest,
     ],
@@ -172,7 +172,7 @@ def test_every_insert_of_a_text_names_its_label() -> None:
         "messages",
         "files",
         "contents",
-        "plans",
+        "todo_lists",
         "schedules",
         "memories",
         "reviews",

@@ -96,6 +96,7 @@ _CALLS: Mapping[str, st.SearchStrategy[Mapping[str, Any]]] = {
     "pay": st.fixed_dictionaries({"url": WORDS}),
     "execute": st.fixed_dictionaries({"url": WORDS}),
     "change": st.fixed_dictionaries({"url": WORDS}),
+    "plan": st.fixed_dictionaries({"steps": st.just([{"tool": "mail", "arguments": {"url": "secret"}}])}),
     "unclassed": st.fixed_dictionaries({"url": WORDS}),
 }
 CALLS = st.lists(
@@ -209,6 +210,6 @@ async def test_untrusted_content_causes_nothing_that_lasts_or_leaves(
 
 def test_every_built_in_tool_is_tried(path: MessagePath) -> None:
     names = {spec.name for spec in path.environments.of(path.people.owner.id).toolbox.specs}
-    assert names | {"exec", "spawn"} == {*_CALLS, "web_search"}, (
+    assert names | {"exec", "spawn", "plan"} == {*_CALLS, "web_search"}, (
         "put the new tool into _CALLS"
     )  # it asks its configured provider only

@@ -4,7 +4,7 @@ import ast
 import dataclasses
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from types import SimpleNamespace
@@ -16,9 +16,11 @@ from gateway.agent import policy
 from gateway.agent.limits import UNSPENT, Limits
 from gateway.agent.loop import _Turn
 from gateway.agent.policy import Case, Decision, decide, words_of
+from gateway.domain.conversation.tools import ArgumentRole as Role
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
+from gateway.domain.work.plans import Source
 from gateway.secrets.facts import Binding
 from gateway.secrets.injection import Outgoing, SecretRefused, Usable, inject
 from tests.fakes.caller import CALLER
@@ -28,11 +30,38 @@ Rule = Callable[[Case], Decision]
 OUTSIDE = {ToolClass.SEND, ToolClass.ACT, ToolClass.RUN, ToolClass.IRREVERSIBLE}
 KEEPS = {ToolClass.READ, ToolClass.WRITE, ToolClass.NET}
 YES_NO = (False, True)
+SETTLED: Mapping[Role | None, str] = {
+    Role.ID: "WORDS ROW MADE",
+    Role.RECIPIENT: "WORDS ROW",
+    Role.CONTENT: "WORDS ROW MADE FIELD OWN_ENTRY",
+    Role.TIME: "WORDS OWN_ENTRY",
+    Role.LINK: "WORDS FIELD",
+    Role.CHOICE: "WORDS TYPED",
+    Role.AMOUNT: "",
+    None: "",
+}
+"""The sources that may fill an argument of a planned call; nothing else does."""
+SLOTS = [(role, source) for role in (*Role, None) for source in Source]
+STEPS = [(), *([slot] for slot in SLOTS), *([(Role.RECIPIENT, Source.WORDS), slot] for slot in SLOTS)]
+FEW_STEPS = [(), [(Role.RECIPIENT, Source.WORDS)]]
 CASES = [
-    Case(kind=kind, label=label, own=own, attended=attended, fork=fork, written=written, worded=worded, granted=granted)
-    for kind, label, own, attended, fork, written, worded, granted in product(
-        (None, *ToolClass), Label, Label, YES_NO, YES_NO, YES_NO, YES_NO, YES_NO
+    Case(
+        kind=kind,
+        label=label,
+        own=own,
+        attended=attended,
+        fork=fork,
+        written=written,
+        worded=worded,
+        granted=granted,
+        slots=slots,
     )
+    for kind, label, own, attended, fork, written, worded, granted, slots in product(
+        (None, *ToolClass), Label, Label, YES_NO, YES_NO, YES_NO, YES_NO, YES_NO, FEW_STEPS
+    )
+] + [
+    Case(kind=kind, label=label, own=Label.OWNER, attended=attended, slots=slots)
+    for kind, label, attended, slots in product(ToolClass, Label, YES_NO, STEPS)
 ]
 
 
@@ -42,7 +71,7 @@ def breaches(rule: Rule) -> Iterator[str]:
         verdict = rule(case)
         tainted = case.label > case.own
         approved = case.granted and not case.fork
-        worded = _is_worded(case)
+        worded = _is_worded(case) or _is_planned(case)
         copied = case.written and tainted and case.kind is not ToolClass.READ
         if verdict is Decision.ALLOW and copied and not approved:
             yield f"a call that may be copied from what was read: {case}"
@@ -62,6 +91,12 @@ def breaches(rule: Rule) -> Iterator[str]:
 
 def _is_worded(case: Case) -> bool:
     return case.kind is ToolClass.SEND and case.worded and case.attended and not (case.fork or case.written)
+
+
+def _is_planned(case: Case) -> bool:
+    settled = all(source.name in SETTLED[role].split() for role, source in case.slots)
+    acts = case.kind in (ToolClass.SEND, ToolClass.ACT)
+    return acts and bool(case.slots) and settled and case.attended and not (case.fork or case.written)
 
 
 def _narrower(rule: Rule, case: Case, verdict: Decision) -> Iterator[str]:
@@ -85,12 +120,12 @@ def _useful(case: Case, verdict: Decision, *, clean: bool) -> Iterator[str]:
         yield f"nobody is asked: {case}"
     if case.granted and not case.fork and case.kind is not None and not owners and verdict is not Decision.ALLOW:
         yield f"a grant has no effect: {case}"
-    if _is_worded(case) and verdict is Decision.ASK:
-        yield f"own words ask: {case}"
+    if (_is_worded(case) or _is_planned(case)) and verdict is Decision.ASK:
+        yield f"what its person worded or planned asks: {case}"
 
 
 def test_the_rule_keeps_its_promises_in_every_state() -> None:
-    assert len(CASES) == 9 * 3 * 3 * 2**5
+    assert len(CASES) == 9 * 3 * 3 * 2**5 * 2 + 8 * 3 * 2 * (1 + 2 * 8 * 7)
     assert not list(breaches(decide))
 
 

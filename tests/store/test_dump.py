@@ -29,7 +29,7 @@ ROWS = {
                 select principal_id, id, channel, account, $1, '', 'edit', $1, 'infinity', $2 from addresses""",
     "outbox": """insert into outbox (principal_id, address_id, message_id, text, state, error)
                  select principal_id, (select id from addresses), id, $1, 'sent', $2::uuid::text from messages""",
-    "plans": """insert into plans (task_id, principal_id, title, steps, trivial, label, ordinal, created_at)
+    "todo_lists": """insert into todo_lists (task_id, principal_id, title, steps, trivial, label, ordinal, created_at)
                 select id, principal_id, $1, jsonb_build_array($1::text, $2::uuid), $1, -32768, -2147483648, '-infinity'
                 from tasks""",
     "task_steps": """insert into task_steps (task_id, principal_id, kind, name, cost_usd, failed)

@@ -67,6 +67,7 @@ def row(id: int, kind: str, text: str, **more: object) -> MessageRow:
         model=None,
         unasked=None,
         withdrawn=None,
+        plan_step=None,
     )
     return replace(plain, **more)
 
@@ -372,29 +373,29 @@ async def test_the_plan_of_the_running_turn_stands_above_its_answer_and_ticks_of
     asked = row(1, "user", "work")
     made = (
         row(2, "tool_intent", "{}", tool="todo", ordinal=0),
-        row(3, "tool_result", '{"plan": ["1 [ ] read <b>it</b>", "2 [ ] report"]}', ordinal=0),
+        row(3, "tool_result", '{"todo": ["1 [ ] read <b>it</b>", "2 [ ] report"]}', ordinal=0),
     )
     checked = (
         row(4, "tool_intent", "{}", tool="todo", ordinal=1),
-        row(5, "tool_result", '{"plan": ["1 [x] read <b>it</b>", "2 [ ] report"]}', ordinal=1),
+        row(5, "tool_result", '{"todo": ["1 [x] read <b>it</b>", "2 [ ] report"]}', ordinal=1),
     )
     thread.apply(TurnStarted(()))
     html = await drawn(thread, asked, *made)
-    assert html.index('id="plan"') < html.index('id="live"')
+    assert html.index('id="todo"') < html.index('id="live"')
     assert "To do: </span>read &lt;b&gt;it&lt;/b&gt;</li>" in html
     assert "data-done" not in html
     html = await drawn(thread, asked, *made, *checked)
     assert html.count("data-done") == html.count("Done: </span>read") == 1
     thread.apply(TurnEnded())
-    assert 'id="plan"' not in await drawn(thread, asked, *made, *checked, row(6, "assistant", "done"))
+    assert 'id="todo"' not in await drawn(thread, asked, *made, *checked, row(6, "assistant", "done"))
     thread.apply(TurnStarted(()))
-    assert 'id="plan"' not in await drawn(
+    assert 'id="todo"' not in await drawn(
         thread, asked, *made, *checked, row(6, "assistant", "done"), row(7, "user", "x")
     )
 
 
-@pytest.mark.parametrize("text", ['{"trivial": true}', '{"error": "no", "message": "x"}', "[]", "x", '{"plan": [1]}'])
+@pytest.mark.parametrize("text", ['{"trivial": true}', '{"error": "no", "message": "x"}', "[]", "x", '{"todo": [1]}'])
 async def test_a_call_without_a_plan_shows_none(thread: Thread, text: str):
     thread.apply(TurnStarted(()))
     rows = row(1, "tool_intent", "{}", tool="todo", ordinal=0), row(2, "tool_result", text, ordinal=0)
-    assert 'id="plan"' not in await drawn(thread, *rows)
+    assert 'id="todo"' not in await drawn(thread, *rows)

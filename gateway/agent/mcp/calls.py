@@ -66,6 +66,9 @@ class McpCalls:
             lasting=self.change,
             private=True,
             parameters=self.shown.shown_parameters,
+            roles=self.pinned.meaning.roles,
+            server=self.shown.server,
+            own_rows=self.pinned.meaning.own_rows,
         )
 
     async def kind(self, arguments: AnyArguments, _caller: Caller) -> ToolClass:

@@ -5,13 +5,13 @@ definition has changed since its confirmation is off.
 """
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from gateway.domain.conversation.diff import difference
-from gateway.domain.conversation.tools import ToolFailed
+from gateway.domain.conversation.tools import ArgumentRole, ToolFailed
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import one_line
 from gateway.net.mcp.server import ToolDefinition
@@ -41,6 +41,19 @@ class Use(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Meaning:
+    """`Tool.roles` and `Tool.own_rows`, according to the owner."""
+
+    roles: Mapping[str, ArgumentRole] = field(default_factory=dict)
+    own_rows: str = ""
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Self:
+        """As it is stored with the definition; older rows have none."""
+        return cls({name: ArgumentRole(role) for name, role in kept.get("roles", {}).items()}, kept.get("own_rows", ""))
+
+
+@dataclass(frozen=True, slots=True)
 class PinnedTool:
     """A tool of a server; `seen` is its newest definition if that differs from the confirmed one."""
 
@@ -48,6 +61,7 @@ class PinnedTool:
     definition: ToolDefinition
     use: Use = Use.WRITE
     seen: ToolDefinition | None = None
+    meaning: Meaning = field(default_factory=Meaning)
 
     @property
     def name(self) -> str:
@@ -67,7 +81,7 @@ async def read(conn: Connection) -> list[PinnedTool]:
         kept, known = json.loads(content), found.get(pin.name)
         definition = ToolDefinition(**kept["definition"])
         if pin.state != "staged":
-            found[pin.name] = PinnedTool(ToolState(pin.state), definition, Use(kept["use"]))
+            found[pin.name] = PinnedTool(ToolState(pin.state), definition, Use(kept["use"]), meaning=Meaning.of(kept))
         elif known is None:
             found[pin.name] = PinnedTool(ToolState.NEW, definition)
         else:
@@ -94,12 +108,20 @@ async def record(database: Database, server: str, listed: Iterable[ToolDefinitio
     await database.run(store)
 
 
-async def confirm(database: Database, name: str, sha256: str, use: Use) -> None:
-    """Enable exactly this definition; raises `OwnerMustAct` if the tool has another one now."""
+async def confirm(database: Database, name: str, sha256: str, use: Use, meaning: Meaning | None = None) -> None:
+    """Enable exactly this definition; raises `OwnerMustAct` if the tool has another one now, or other arguments.
+
+    Without a `meaning` every argument asks.
+    """
     definition = (await get(database, name)).undecided
     if definition.sha256 != sha256:
         raise OwnerMustAct(f"{name} has changed since you saw it, so nothing was done; look at it again")
-    await database.run(lambda tx: _put(tx, "on", definition, use))
+    means = meaning or Meaning()
+    known = definition.parameters.get("properties")
+    names = known if isinstance(known, Mapping) else {}
+    if unknown := sorted(each for each in means.roles if each.partition(".")[0] not in names):
+        raise OwnerMustAct(f"{name} has no argument {unknown[0][:80]!r}; `supaclaw tools show {name}` shows them")
+    await database.run(lambda tx: _put(tx, "on", definition, use, means))
 
 
 async def disable(database: Database, name: str) -> None:
@@ -122,8 +144,11 @@ async def get(database: Database, name: str) -> PinnedTool:
     return found
 
 
-async def _put(tx: Connection, state: PinState, definition: ToolDefinition, use: Use = Use.WRITE) -> None:
-    content = json.dumps({"use": use.value, "definition": asdict(definition)}).encode()
+async def _put(
+    tx: Connection, state: PinState, definition: ToolDefinition, use: Use = Use.WRITE, meaning: Meaning | None = None
+) -> None:
+    means = asdict(meaning) if meaning else {}
+    content = json.dumps({"use": use.value, **means, "definition": asdict(definition)}).encode()
     await pins.put(tx, KIND, definition.tool_name, state, definition.sha256, content, definition.url)
 
 
@@ -151,6 +176,8 @@ def described_tool(tool: PinnedTool) -> str:
     for when, each in (("As you confirmed it:", tool.definition), ("Now:", tool.seen)):
         if each is not None:
             lines += [when if tool.seen else "", _written(each)]
+    lines += [f"{name} is the {role}" for name, role in tool.meaning.roles.items()]
+    lines += [f"entries are yours: {tool.meaning.own_rows}"] if tool.meaning.own_rows else []
     return "\n".join(filter(None, lines))
 
 

@@ -259,7 +259,8 @@ class DeclaredTools:
 
 
 def _tool(call: _Call) -> AnyTool:
-    operation = call.operation
+    operation, config = call.operation, call.tool.config
+    assert isinstance(config, Requests), "only those have operations"
     return Tool(
         name := f"{call.tool.name}_{operation.name}",
         described(call.tool, operation.description),
@@ -273,6 +274,9 @@ def _tool(call: _Call) -> AnyTool:
         private=True,
         wording=Wording(f"Calling {name}", f"Called {name}"),
         parameters=operation.schema,
+        roles=config.roles.get(operation.name, {}),
+        server=f"{call.tool.name} {call.confirmed.sha256}",
+        own_rows=config.own.get(operation.name, ""),
     )
 
 

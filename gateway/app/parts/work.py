@@ -45,11 +45,11 @@ class RunAftercare:
     signals: Signals
 
     async def __call__(self) -> None:
-        """Request a synchronisation of changed files, and drop finished plans."""
+        """Request a synchronisation of changed files, and drop finished to-do lists."""
         if self.file_sync.on:
             self.file_sync.want()
             self.signals.files.set()
-        await self.environments.drop_plans()
+        await self.environments.drop_todo_lists()
 
 
 def build_work(core: Core, records: Records, way_out: WayOut, turns: Turns, *, workplace: Workplace) -> Work:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from gateway.agent.mcp import pinned_tools
-from gateway.agent.mcp.pinned_tools import PinnedTool, PinnedToolRow, Use, described_tool
+from gateway.agent.mcp.pinned_tools import Meaning, PinnedTool, PinnedToolRow, Use, described_tool
 from gateway.agent.mcp.servers import McpServers
 from gateway.cli.connections.database import require_owner, with_connection, with_database
 from gateway.cli.process.config import set as set_key
@@ -30,6 +30,7 @@ from gateway.cli.terminal.output import (
 from gateway.config.editing import config_file
 from gateway.config.environment import Environment
 from gateway.domain.conversation.diff import legible
+from gateway.domain.conversation.tools import ArgumentRole
 from gateway.domain.errors import OwnerMustAct
 from gateway.net.errors import NetError
 from gateway.store.connection.pool import Database
@@ -37,6 +38,10 @@ from gateway.store.connection.pool import Database
 COLUMNS = ("name", "state", "does", "description")
 Names = Annotated[list[str], argument("Tools, or a server for all of its tools.", "NAME")]
 Name = Annotated[str, argument("As `supaclaw tools list` shows it.", "NAME")]
+Roles = Annotated[
+    list[str] | None, option(f"The meaning of an argument: {', '.join(ArgumentRole)}.", "ARGUMENT=ROLE", "--role")
+]
+Own = Annotated[str, option("The field that is true for entries you made; * if all entries are yours.", "FIELD")]
 Does = Annotated[Use, option("The class of its calls.", None, "--class")]
 
 
@@ -62,15 +67,27 @@ def check(as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def confirm(names: Names, does: Does = Use.WRITE, yes: Yes = False) -> None:
+def confirm(names: Names, does: Does = Use.WRITE, roles: Roles = None, own: Own = "", yes: Yes = False) -> None:
     """Switch on tools as they are described now."""
+    meaning = Meaning(dict(map(_role, roles or ())), own)
     for tool in _named(names):
         if not yes:
             echo(legible(described_tool(tool)))
-            confirm_reviewed(f"May the agent read this as your own words? A call is classed {does.value}.", "tools")
+            planned = f" A plan may fill {', '.join(roles)} without a question." if roles else ""
+            asked = f"May the agent read this as your own words? A call is classed {does.value}.{planned}"
+            confirm_reviewed(asked, "tools")
         sha256 = tool.undecided.sha256
-        with_database(partial(pinned_tools.confirm, name=tool.name, sha256=sha256, use=does))
+        with_database(partial(pinned_tools.confirm, name=tool.name, sha256=sha256, use=does, meaning=meaning))
         echo(f"{tool.name} is on: {does.value}")
+
+
+def _role(option: str) -> tuple[str, ArgumentRole]:
+    name, _, role = option.partition("=")
+    if role not in set(ArgumentRole):
+        raise OwnerMustAct(
+            f"--role {option[:80]}: write ARGUMENT=ROLE, with one of {', '.join(ArgumentRole)} as the role"
+        )
+    return name, ArgumentRole(role)
 
 
 def disable(names: Names) -> None:

@@ -61,10 +61,26 @@ class ToolClass(StrEnum):
     IRREVERSIBLE = "irreversible"
 
 
+class ArgumentRole(StrEnum):
+    """The meaning of an argument, by which a planned value may fill it without a question; without one it asks."""
+
+    ID = "id"
+    """Names one thing of the person's own account."""
+    RECIPIENT = "recipient"
+    CONTENT = "content"
+    TIME = "time"
+    LINK = "link"
+    """An address that is read."""
+    CHOICE = "choice"
+    """One of a few values that mean the same to everybody, such as a size."""
+    AMOUNT = "amount"
+    """Always asks."""
+
+
 BUILT_IN = frozenset({
     "bash", "cron", "delete_file", "edit_file", "exec", "find_tools", "forget", "list_files", "memory_get",
-    "memory_search", "move_file", "read_file", "remember", "search_files", "send_file", "send_message", "skills",
-    "spawn", "start_task", "tasks", "todo", "web_fetch", "web_search", "write_file",
+    "memory_search", "move_file", "plan", "read_file", "remember", "search_files", "send_file", "send_message",
+    "skills", "spawn", "start_task", "tasks", "todo", "web_fetch", "web_search", "write_file",
     "complete_task", "create_subtask", "handoff", "load_skill", "request_human_review", "save_intermediate_data",
     "call_in_doubt", "embed_memory", "resume_schedule", "task_budget", "vouch_files",
 })  # fmt: skip
@@ -122,6 +138,14 @@ async def _never_said(_value: str) -> bool:
     return False
 
 
+async def _no_model(_instructions: str, _text: str) -> str:
+    raise ToolFailed.own("no_model", "No model can be asked here.")
+
+
+def _no_tool(_name: str) -> "AnyTool | None":
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The run that calls a tool; (`task`, `ordinal`) is the call's key, unchanged if a resumed run repeats it.
@@ -142,6 +166,10 @@ class Caller:
     said: Callable[[str], Awaitable[bool]] = field(default=_never_said, compare=False)
     unlisted: "Sequence[AnyTool]" = field(default=(), compare=False)
     """The gateway's own tools that the prompt doesn't list."""
+    find_tool: "Callable[[str], AnyTool | None]" = field(default=_no_tool, compare=False)
+    """Any tool that the run may call, by name."""
+    ask_model: Callable[[str, str], Awaitable[str]] = field(default=_no_model, compare=False)
+    """The reply of the run's model, without tools and conversation, to instructions and a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +208,8 @@ class Tool(Generic[Arguments]):
     what a call would do, None if nothing; without it a question shows the arguments, which suffices unless they name
     what can change. A `private` one is not there where another program asks, with a token or by a trigger. Without a
     `wording` a call is shown by the tool's name. `parameters` replaces the JSON Schema of `arguments` where the tool's
-    server, not we, checks what is given.
+    server, not we, checks what is given. `roles` are the meanings of arguments; `server` is the same for tools of one
+    account; `own_rows` is the field that is true in results for what the person themselves made, "*" if all is theirs.
     """
 
     name: str
@@ -195,6 +224,9 @@ class Tool(Generic[Arguments]):
     private: bool = False
     wording: Wording | None = None
     parameters: JsonObject | None = None
+    roles: Mapping[str, ArgumentRole] = field(default_factory=dict)
+    server: str = ""
+    own_rows: str = ""
 
 
 AnyTool = Tool[Any]

@@ -1,1 +1,1 @@
-"""Work in the background: tasks, trees of them, plans and schedules."""
+"""Work in the background: tasks, trees of them, to-do lists and schedules."""

@@ -16,6 +16,7 @@ from gateway.agent.toolbox import Spill, Toolbox
 from gateway.agent.work.agents import Agents
 from gateway.agent.work.plans import Plans
 from gateway.agent.work.task_trees import Trees
+from gateway.agent.work.todo_lists import TodoLists
 from gateway.config.model import BudgetSettings
 from gateway.domain.conversation.model import PromptPart
 from gateway.domain.conversation.tools import ToolFailed
@@ -31,13 +32,13 @@ from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.turn.opening import AgentPart, OpenedChat, OpenedTurn
-from gateway.flow.turn.own_tools import LockWatches, OwnTools
+from gateway.flow.turn.own_tools import LockWatches, OwnTools, StoredPlans
 from gateway.llm.prices import estimate_tool
 from gateway.secrets.leaks import Leaks
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import files
 from gateway.store.files.files import FileRow
-from gateway.store.work import plans, tasks
+from gateway.store.work import tasks, todo_lists
 from gateway.tools import Bash, Family, Find, Keep, PrincipalContext, ReadFile, Services, Web
 from gateway.workspace.files.disk import Written, measure
 from gateway.workspace.files.pages import MOST
@@ -64,7 +65,7 @@ class AgentEnvironment:
     zone: Callable[[], str | None]
     """The principal's time zone, an IANA name: as configured, else as USER.md says; None while it is unknown."""
     locks: LockWatch
-    plans: Plans
+    todo_lists: TodoLists
     leaks: Leaks
     agents: Agents
     """The agents with a file in `workspace`, and `main`."""
@@ -152,7 +153,7 @@ class AgentEnvironments:
 
     def __post_init__(self) -> None:
         self._personas = Persona(self.workspaces.own)
-        self._planned = True
+        self._todo_written = True
         self._version: tuple[str, ...] = ()
         self._built: LRUCache[tuple[PrincipalId, TaskId | None], AgentEnvironment] = LRUCache(MAX_ENVIRONMENTS)
 
@@ -216,22 +217,22 @@ class AgentEnvironments:
         """Drop all environments to free memory."""
         self._built.clear()
 
-    def _plan_written(self) -> None:
-        self._planned = True
+    def _note_todo_list(self) -> None:
+        self._todo_written = True
 
-    async def drop_plans(self) -> None:
-        """Drop the plans of runs that are over, with their sections in the files. Costs nothing without plans."""
-        if not self._planned:
+    async def drop_todo_lists(self) -> None:
+        """Drop the to-do lists of runs that are over, with their sections in the files. Costs nothing without any."""
+        if not self._todo_written:
             return
-        self._planned = False  # before the await: a plan may be written meanwhile
+        self._todo_written = False  # before the await: a list may be written meanwhile
         try:
-            whose = await self.database.run(plans.drop_finished)
-            self._planned |= await self.database.run(plans.any_left)
+            whose = await self.database.run(todo_lists.drop_finished)
+            self._todo_written |= await self.database.run(todo_lists.any_left)
         except TryAgainLater:
-            self._planned = True
+            self._todo_written = True
             return
         for principal in whose:
-            await self.of(principal).plans.render()
+            await self.of(principal).todo_lists.render()
 
     def _build(self, principal: PrincipalId, fork: TaskId | None) -> AgentEnvironment:
         """A fork has no commands: they would run on the files that it has a copy of."""
@@ -245,7 +246,8 @@ class AgentEnvironments:
         skills = self.own.skills if owner else None
         agents = self.own.agents if owner else Agents(workspace)
         locks = self.own.locks if own_files else self.locks.of(principal, workspace)
-        planned = Plans(database, principal, own, workspace, self._plan_written)
+        todo = TodoLists(database, principal, own, workspace, self._note_todo_list)
+        plans = Plans(StoredPlans(self.database, own), own) if own_files else None
         services = Services(
             workspace,
             kit.send_tool.of(database, principal, workspace, own),
@@ -254,7 +256,8 @@ class AgentEnvironments:
             kit.web,
             skills,
             locks=locks,
-            plans=planned,
+            todo_lists=todo,
+            plans=plans,
             keep=kit.keep if own_files else None,
             find=kit.find,
             sources=[make(principal, owner, workspace) for make in kit.sources],
@@ -274,8 +277,9 @@ class AgentEnvironments:
             policy=policy,
             clean=self.clean,
             watch=locks.running,
-            plan_check=planned.refusal,
+            todo_check=todo.refusal,
             sources=services.sources,
+            fill=plans.fill if plans else None,
         )
         return AgentEnvironment(
             self.workspaces.own,
@@ -284,7 +288,7 @@ class AgentEnvironments:
             self._personas,
             zone,
             locks,
-            planned,
+            todo,
             self.leaks,
             agents=agents,
             skills=skills,

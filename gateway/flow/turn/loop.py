@@ -25,6 +25,7 @@ from gateway.domain.conversation.model import (
     SystemMessage,
     TextDelta,
     ToolSpec,
+    UserMessage,
 )
 from gateway.domain.conversation.transcript import Attached, Entry, Steered, Summary, TurnEvent, UserText
 from gateway.domain.ids import MessageId, TaskId
@@ -41,6 +42,7 @@ from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import attachments
 from gateway.store.transcript import sessions, unread
 from gateway.store.transcript.messages import MessageRow
+from gateway.store.work import steps, tasks
 from gateway.tools import file_content, file_picture
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
@@ -273,7 +275,7 @@ class TurnLoop:
             render=self._render,
             steer=self._steer,
             follow=self._follow,
-            caller=self.opened.caller(self.turn.fence),
+            caller=replace(self.opened.caller(self.turn.fence), ask_model=self._ask),
             limits=self.limits,
             pending=self._pending,
             allowed=self.allowed,
@@ -283,6 +285,19 @@ class TurnLoop:
         async with aclosing(turn) as events:
             async for event in events:
                 yield event
+
+    async def _ask(self, instructions: str, text: str) -> str:
+        """A `Caller.ask_model`, whose cost is the run's."""
+        prompt = Prompt((SystemMessage(instructions), UserMessage(text)))
+        toolbox, run = self.environment.toolbox, self.opened.run
+        reply = await reply_of(CleanModel(self.model, toolbox.clean, self.environment.leaks), prompt)
+
+        async def note(tx: Connection) -> None:
+            await tasks.progress(tx, run)
+            await steps.model_called(tx, run.id, run.principal_id, reply)
+
+        await self.turn.fence.commit(note)
+        return reply.text
 
     def _render(self, entries: Sequence[Entry], label: Label) -> Prompt:
         self._further = self._found(entries, label)

@@ -1,5 +1,6 @@
-"""Tools of the owner's agent alone: commands, processes, skills, agents and tool files of the workspace."""
+"""Tools of the owner's agent alone: commands, processes, skills, agents, tool files of the workspace, and plans."""
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,11 +14,15 @@ from gateway.agent.tool_files.calls import AccessTokens, DeclaredTools
 from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.work.agents import Agents
 from gateway.config.model import McpServer
+from gateway.domain.conversation.tools import Caller
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
+from gateway.domain.text.texts import own_part
+from gateway.domain.work.plans import Plan, PlanArguments
 from gateway.net.mcp.connections import Connections
 from gateway.sandbox.workshop import Workshop
-from gateway.store.connection.pool import Database
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.transcript import messages, sessions, tool_calls
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.locks import REPLACED, LockKeeper, LockWatch, OwnerEdits
 
@@ -84,3 +89,36 @@ class DeclaredToolSource:
     def __call__(self, principal: PrincipalId, owner: bool, _workspace: Workspace) -> DeclaredTools:
         """The source for this person; only the owner gets any tools."""
         return DeclaredTools(principal, owner, self.files, self.tokens, self.commands)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlans:
+    """Plans in the transcript: the call of `plan`, and the calls that say which of its steps they fill."""
+
+    database: Database
+    own: Label
+
+    async def load(self, caller: Caller) -> Plan | None:
+        """See `PlanStore`: later messages of the person, and edits of those being answered, make a plan void."""
+        async with self.database.connection() as conn:
+            row = await tool_calls.planned(conn, caller.session, caller.task, self.own)
+            if row is None:
+                return None
+            spent = await tool_calls.spent_steps(conn, caller.task, row.ordinal)
+            texts = await messages.being_answered(conn, caller.session, self.own)
+        if not texts:
+            return None
+        steps = PlanArguments.model_validate_json(row.arguments).steps
+        return Plan(steps, json.loads(row.result)["planned"], spent, [own_part(text) for text in texts])
+
+    async def spend(self, caller: Caller, number: int, arguments: str) -> bool:
+        """See `PlanStore`; the session's lock orders calls of one round."""
+
+        async def spend(tx: Connection) -> bool:
+            await sessions.lock(tx, caller.session)
+            row = await tool_calls.planned(tx, caller.session, caller.task, self.own)
+            return row is not None and await tool_calls.spend_step(
+                tx, caller.task, caller.ordinal, row.ordinal, number, arguments
+            )
+
+        return await self.database.run(spend)

@@ -28,7 +28,7 @@ CONTENT: Mapping[str, tuple[str, ...]] = {
     "task_steps": ("failed",),
     "reviews": ("arguments", "preview", "response"),
     "grants": ("arguments",),
-    "plans": ("title", "steps", "trivial"),
+    "todo_lists": ("title", "steps", "trivial"),
     "schedules": ("name", "prompt"),
     "schedule_runs": ("error",),
     "files": ("description", "problem"),

@@ -86,6 +86,8 @@ class MessageRow:
     """Whether it is a call that sent or changed something outside without a question."""
     withdrawn: Withdrawn | None
     """How its person withdrew it later: the text is no longer theirs, and no prompt has it."""
+    plan_step: int | None
+    """The step of its run's plan that a call fills, from 1."""
     attached: tuple[Attached, ...] = ()
     """Its files, where they were asked for: they are rows of their own."""
     models: tuple[str, ...] = ()

@@ -1,6 +1,8 @@
 """Tool calls in a transcript: intents, results, and the calls that a client of /v1 carries out."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.transcript import (
@@ -11,6 +13,7 @@ from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
+from gateway.domain.work.plans import PLAN, Spent
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first
 from gateway.store.transcript.messages import CLIENT, WRITTEN, MessageRow
@@ -65,6 +68,77 @@ async def pass_unasked(conn: Connection, session: SessionId, task: TaskId, ordin
                                     and seq is not null and answered_by is null and closed_at is null)))
              returning id"""
     return await conn.fetchval(sql, session, task, ordinal, alone) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCall:
+    """The call that made a plan, and its result."""
+
+    ordinal: int
+    arguments: str
+    result: str
+
+
+async def planned(conn: Connection, session: SessionId, task: TaskId, own: Label) -> PlanCall | None:
+    """The newest plan of a run that was made while only `own` words had been read, and that nothing has voided.
+
+    A message that the run has taken since, and the withdrawal of one that it answers, void it.
+    """
+    sql = """select p.ordinal, p.text as arguments, r.text as result from messages p
+             join messages r on r.task_id = p.task_id and r.ordinal = p.ordinal and r.kind = 'tool_result'
+             where p.session_id = $1 and p.task_id = $2 and p.kind = 'tool_intent' and p.tool = $4 and p.label <= $3
+               and p.origin = 'agent' and r.text like '{"planned":%'
+               and not exists (select from messages u where u.session_id = $1 and u.kind = 'user' and (u.seq > p.seq
+                 or (u.seq is not null and u.answered_by is null and u.closed_at is null and u.withdrawn is not null)))
+             order by p.ordinal desc limit 1"""
+    return await fetch_first(conn, PlanCall, sql, session, task, own, PLAN)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCall:
+    """A call that fills a step of a plan, and the call of that plan with its result."""
+
+    tool: str
+    number: int
+    unasked: bool | None
+    plan: str
+    result: str
+
+
+async def planned_calls(conn: Connection, task: TaskId, since: datetime) -> list[PlannedCall]:
+    """The calls of a task since a time that filled steps of plans, in order."""
+    sql = """select i.tool, i.plan_step as number, i.unasked, p.text as plan, p.result from messages i
+             cross join lateral (
+               select c.text, r.text as result from messages c
+               join messages r on r.task_id = c.task_id and r.ordinal = c.ordinal and r.kind = 'tool_result'
+               where c.task_id = $1 and c.kind = 'tool_intent' and c.tool = $3 and c.ordinal < i.ordinal
+                 and r.text like '{"planned":%' order by c.ordinal desc limit 1) p
+             where i.task_id = $1 and i.kind = 'tool_intent' and i.plan_step is not null and i.created_at >= $2
+             order by i.ordinal"""
+    return await fetch_all(conn, PlannedCall, sql, task, since, PLAN)
+
+
+async def spent_steps(conn: Connection, task: TaskId, plan: int) -> list[Spent]:
+    """The steps that calls have filled since the call `plan`, in order."""
+    sql = """select i.plan_step as number, i.ordinal, r.text as result from messages i
+             left join messages r on r.task_id = i.task_id and r.ordinal = i.ordinal and r.kind = 'tool_result'
+             where i.task_id = $1 and i.kind = 'tool_intent' and i.plan_step is not null and i.ordinal > $2
+             order by i.ordinal"""
+    return await fetch_all(conn, Spent, sql, task, plan)
+
+
+async def spend_step(conn: Connection, task: TaskId, ordinal: int, plan: int, number: int, arguments: str) -> bool:
+    """Have a call fill a step, with these arguments; the session is locked. False if that step or a later one is spent.
+
+    A call that fills it already may do so again.
+    """
+    sql = """update messages m set plan_step = $4, text = $5
+             where m.task_id = $1 and m.ordinal = $2 and m.kind = 'tool_intent' and m.ordinal > $3
+               and coalesce(m.plan_step, $4) = $4 and not exists (
+                 select from messages other where other.task_id = $1 and other.kind = 'tool_intent'
+                   and other.ordinal > $3 and other.ordinal <> $2 and other.plan_step >= $4)
+             returning id"""
+    return await conn.fetchval(sql, task, ordinal, plan, number, storable(arguments)) is not None
 
 
 async def conclude(

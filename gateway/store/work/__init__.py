@@ -1,1 +1,1 @@
-"""Tasks and their trees, steps, plans and budgets; schedules, triggers and heartbeats; the machines that run them."""
+"""Tasks, their trees, steps, to-do lists and budgets; schedules, triggers, heartbeats; the machines that run them."""

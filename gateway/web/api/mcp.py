@@ -70,7 +70,7 @@ class MemoryTools:
             policy=Policy(Label.UNTRUSTED),
             clean=site.clean,
             watch=unwatched,
-            plan_check=None,
+            todo_check=None,
         )
 
 

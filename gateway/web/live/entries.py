@@ -18,7 +18,7 @@ from gateway.domain.conversation.transcript import Attached
 from gateway.domain.ids import ReviewId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
-from gateway.domain.work.plans import TODO
+from gateway.domain.work.todo_lists import TODO
 from gateway.flow.live import ModelAwaited
 from gateway.store.transcript.messages import DELETED, REVISED, MessageRow
 from gateway.store.trust.reviews import ReviewRow
@@ -164,14 +164,14 @@ def _host(url: str) -> str:
     return url.partition("://")[2].partition("/")[0] or url
 
 
-def running_plan(shown: Sequence[tuple[MessageRow, MessageRow | None]]) -> list[tuple[bool, str]]:
-    """The plan of the turn that runs: whether each step is done, and its text. `shown` are rows with their results."""
+def running_todo_list(shown: Sequence[tuple[MessageRow, MessageRow | None]]) -> list[tuple[bool, str]]:
+    """The to-do list of the running turn: whether each step is done, its text. `shown`: rows with their results."""
     for row, result in reversed(shown):
         if row.kind == "assistant" and row.final:
             break
         if row.tool == TODO and result is not None:
             with suppress(ValueError, KeyError, TypeError, AttributeError):
-                lines: list[str] = json.loads(result.text)["plan"]
+                lines: list[str] = json.loads(result.text)["todo"]
                 return [("[x]" in line.split("] ", 1)[0] + "]", line.split("] ", 1)[-1]) for line in lines]
     return []
 

@@ -17,7 +17,7 @@ from gateway.flow import live
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust.reviews import ReviewRow
 from gateway.web.live.conversations import Conversations, Snapshot, Update
-from gateway.web.live.entries import Entries, id_of, id_of_thought, names_in, question_cards, running_plan
+from gateway.web.live.entries import Entries, id_of, id_of_thought, names_in, question_cards, running_todo_list
 from gateway.web.live.sse import Frame, Patch, Ring, difference, encoded_patches
 from gateway.web.markup.markdown import LONG, Markdown, boundary
 from gateway.web.pages import Pages
@@ -82,7 +82,7 @@ class ThinkingView:
         return words if over else words.replace("Thought", "Thinking")
 
 
-LIVE, PLAN = "live", "plan"
+LIVE, TODO_LIST = "live", "todo"
 _ALWAYS_REDRAWN_CHARS = 4096
 
 
@@ -235,9 +235,9 @@ class Thread:
             entries[id_of(row)] = html
         if not self._running:
             return entries
-        steps = running_plan(shown)
-        plan = {PLAN: str(self._pages.message("plan", PLAN, steps))} if steps else {}
-        return entries | plan | {LIVE: str(self._pages.message("live"))}
+        steps = running_todo_list(shown)
+        todo = {TODO_LIST: str(self._pages.message("todo", TODO_LIST, steps))} if steps else {}
+        return entries | todo | {LIVE: str(self._pages.message("live"))}
 
 
 def _asked(row: MessageRow, cards: Mapping[str, str]) -> tuple[str, ...]:

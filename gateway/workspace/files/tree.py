@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 from gateway.domain.files import locked_parts, may_write
 from gateway.domain.principals import Label
-from gateway.domain.work.plans import FILE, TODO
+from gateway.domain.work.todo_lists import FILE, TODO
 from gateway.workspace.files.access import (
     TEMPORARY_PREFIX,
     Quota,
@@ -359,7 +359,7 @@ def _writable(text: str, *, gateway: bool) -> WorkspacePath:
     if path.read_only:
         raise WorkspaceError("read_only", f"{path} belongs to the gateway and is read-only; write to another folder.")
     if not gateway and tuple(map(folded, path.parts)) == tuple(FILE.split("/")):
-        raise WorkspaceError("read_only", f"The gateway writes {path}; change your plan with the tool {TODO}.")
+        raise WorkspaceError("read_only", f"The gateway writes {path}; change your list with the tool {TODO}.")
     return path
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gateway.domain.conversation.tools import ArgumentRole
 from gateway.domain.settings import HttpUrl
 from gateway.domain.text.texts import one_line
 from gateway.secrets.facts import NAME
@@ -100,11 +101,16 @@ class OAuth(Section):
 
 
 class Requests(Section):
-    """Settings of all requests; `classes` says what an operation's calls do if its method doesn't say it."""
+    """Settings of all requests; `classes` says what an operation's calls do if its method doesn't say it.
+
+    `roles` and `own` are those of `Tool.roles` and `Tool.own_rows`, by operation.
+    """
 
     headers: Mapping[HeaderName, Header] = {}
     credential_header: HeaderName | None = None
     classes: Mapping[str, Literal["read", "send", "irreversible"]] = {}
+    roles: Mapping[str, Mapping[str, ArgumentRole]] = {}
+    own: Mapping[str, str] = {}
     oauth: OAuth | None = None
 
 

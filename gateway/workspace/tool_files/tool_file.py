@@ -1,6 +1,6 @@
 """A tool as its files declare it: what can be called, at which address, with which credential."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -76,9 +76,19 @@ def tool_file_of(files: Files) -> ToolFile:
     for full in (f"{slug}_{name}" for name in names):
         if (own := taken_name(full)) or full.startswith("mcp-"):
             raise BadSkill(f"Its tool {full} could pass for {own or 'one of an MCP server'}; choose another slug.")
+    _check_roles(config, {each.name: each.slots for each in found.operations})
     about = (("name", one_line(head.name, 64)), ("type", head.type), ("address", base))
     rest = (head, config, credential, base, found.operations, found.left_out)
     return ToolFile(slug, description, version, about, body, *rest)
+
+
+def _check_roles(config: Section, known: Mapping[str, Collection[str]]) -> None:
+    if isinstance(config, Api | Rpc):
+        if unknown := sorted((config.roles.keys() | config.own.keys()) - known.keys()):
+            raise BadSkill(f"Its {FILE}: roles and own name {unknown[0]}, which is not one of its operations.")
+        for name, roles in config.roles.items():
+            if unknown := sorted(each for each in roles if each.partition(".")[0] not in known[name]):
+                raise BadSkill(f"Its {FILE}: roles name {unknown[0]}, which is not an argument of {name}.")
 
 
 def document_url(files: Files) -> str | None:

@@ -18,7 +18,7 @@ from gateway.agent.tool_files.confirmed import FORM, ToolFiles
 from gateway.agent.tool_sources import spec_of
 from gateway.agent.toolbox import ApprovedCall, Toolbox, ToolOutcome
 from gateway.domain.conversation.model import ToolCall
-from gateway.domain.conversation.tools import Caller, Effect, ToolClass
+from gateway.domain.conversation.tools import ArgumentRole, Caller, Effect, ToolClass
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label, Role
@@ -304,6 +304,19 @@ async def test_the_owner_may_say_that_an_operation_only_reads(desk: Desk) -> Non
     await desk.run("report", Label.UNTRUSTED, body={"text": "x"})
     assert desk.asked == []
     assert len(desk.api.calls) == 2
+
+
+async def test_the_owner_says_what_arguments_mean_and_whose_entries_are(desk: Desk) -> None:
+    declared = "roles: {report: {body.text: content}}\nown: {now: made_by_me}\n"
+    await desk.confirm(tool_md(config=f"{desk.config}{declared}"))
+    tools = {offer.tool.name: offer.tool for offer in desk.source.offers}
+    assert tools["weather_report"].roles == {"body.text": ArgumentRole.CONTENT}
+    assert tools["weather_now"].own_rows == "made_by_me"
+    assert tools["weather_now"].server == tools["weather_report"].server
+    before = tools["weather_report"].server
+    await desk.confirm(tool_md(config=desk.config))
+    assert {offer.tool.name: offer.tool.roles for offer in desk.source.offers}["weather_report"] == {}
+    assert desk.source.offers[0].tool.server != before
 
 
 async def test_a_yes_is_to_the_version_that_was_shown(desk: Desk) -> None:

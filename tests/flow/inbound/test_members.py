@@ -259,7 +259,7 @@ async def everything_of(path: MessagePath) -> list[str]:
         owner,
     )
     await path.rows(
-        """insert into plans (task_id, principal_id, title, label, ordinal)
+        """insert into todo_lists (task_id, principal_id, title, label, ordinal)
            select id, $1, 'xyzzy', 0, 0 from tasks where principal_id = $1 limit 1""",
         owner,
     )
@@ -345,7 +345,7 @@ async def test_a_bound_store_may_do_what_tools_need_and_nothing_else(lived_in: M
         "memory_df",
         "memory_stats",
         "memory_models",
-        "plans",
+        "todo_lists",
     }
     for secret in ("select text from inbox", "select input from tasks", "update addresses set session_id = null"):
         assert await passes(bound, secret) is None

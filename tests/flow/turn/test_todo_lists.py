@@ -1,4 +1,4 @@
-"""Plans of runs that nobody watches: required by the toolbox, kept as rows, shown in a file."""
+"""To-do lists of runs that nobody watches: required by the toolbox, kept as rows, shown in a file."""
 
 import asyncio
 from typing import Any
@@ -28,7 +28,7 @@ def last_results(prompt: Prompt) -> list[Any]:
     return results(prompt)
 
 
-async def test_after_two_calls_a_run_needs_a_plan(path: MessagePath) -> None:
+async def test_after_two_calls_a_run_needs_a_todo_list(path: MessagePath) -> None:
     prompts = await run(
         path,
         said("", call("look", text="a"), call("look", text="b")),
@@ -39,12 +39,12 @@ async def test_after_two_calls_a_run_needs_a_plan(path: MessagePath) -> None:
     )
     assert path.workshop.ran == ["a", "b", "c"]
     refused = last_results(prompts[2])[-1]
-    assert refused["error"] == "no_plan"
+    assert refused["error"] == "no_todo"
     assert "todo" in refused["message"]
-    assert last_results(prompts[3])[-1] == {"plan": ["1 [ ] look at c", "2 [ ] report"]}
+    assert last_results(prompts[3])[-1] == {"todo": ["1 [ ] look at c", "2 [ ] report"]}
 
 
-async def test_the_file_has_the_plan_while_the_run_lives_and_goes_with_it(path: MessagePath) -> None:
+async def test_the_file_has_the_todo_list_while_the_run_lives_and_goes_with_it(path: MessagePath) -> None:
     seen: list[str] = []
 
     async def look() -> None:
@@ -63,28 +63,28 @@ async def test_the_file_has_the_plan_while_the_run_lives_and_goes_with_it(path: 
     )
     heads = [text.partition("## Report (")[2].partition(")\n\n")[2] for text in seen]
     assert heads == ["- [ ] one\n- [ ] two\n", "- [x] one\n- [ ] two\n", "- [x] one\n- [ ] three\n"]
-    assert await path.rows("select count(*) from plans") == [(1,)]
-    await path.environments.drop_plans()
-    assert await path.rows("select count(*) from plans") == [(0,)]
+    assert await path.rows("select count(*) from todo_lists") == [(1,)]
+    await path.environments.drop_todo_lists()
+    assert await path.rows("select count(*) from todo_lists") == [(0,)]
     assert not (path.workspace / "todo").exists()
 
 
-async def test_a_step_of_too_many_calls_has_to_update_the_plan(path: MessagePath) -> None:
+async def test_a_step_of_too_many_calls_has_to_update_the_todo_list(path: MessagePath) -> None:
     many = [said("", call("look", text=str(n))) for n in range(6)]
     prompts = await run(path, said("", call("todo", steps=["all"])), *many, said("done"))
     assert path.workshop.ran == ["0", "1", "2", "3", "4"]
-    assert last_results(prompts[-1])[-1]["error"] == "no_plan"
+    assert last_results(prompts[-1])[-1]["error"] == "no_todo"
 
 
 async def test_a_run_may_say_that_it_is_trivial(path: MessagePath) -> None:
     many = [said("", call("look", text=str(n))) for n in range(5)]
     await run(path, said("", call("todo", trivial="five look-ups")), *many, said("done"))
     assert len(path.workshop.ran) == 5
-    assert await path.rows("select trivial, steps from plans") == [("five look-ups", [])]
+    assert await path.rows("select trivial, steps from todo_lists") == [("five look-ups", [])]
     assert not (path.workspace / FILE).exists()
 
 
-async def test_a_chat_needs_no_plan_and_may_have_one(path: MessagePath) -> None:
+async def test_a_chat_needs_no_todo_and_may_have_one(path: MessagePath) -> None:
     many = [call("look", text=str(n)) for n in range(4)]
     path.model.answer = in_turn(said("", *many), said("", call("todo", steps=["one"])), said("done"))
     async with path.working():
@@ -92,11 +92,11 @@ async def test_a_chat_needs_no_plan_and_may_have_one(path: MessagePath) -> None:
         await path.worker.settle()
     assert len(path.workshop.ran) == 4
     assert not (path.workspace / FILE).exists()  # the worker has tidied up after the run
-    assert await path.rows("select count(*) from plans") == [(0,)]
+    assert await path.rows("select count(*) from todo_lists") == [(0,)]
 
 
 @pytest.mark.parametrize("arguments", [{}, {"done": [3]}, {"done": [0]}, {"steps": ["x"] * 51}, {"steps": [""]}])
-async def test_what_makes_no_plan_is_explained(path: MessagePath, arguments: dict[str, Any]) -> None:
+async def test_what_makes_no_todo_is_explained(path: MessagePath, arguments: dict[str, Any]) -> None:
     path.model.answer = in_turn(
         said("", call("todo", steps=["one", "two"])), said("", call("todo", **arguments)), said("done")
     )
@@ -105,7 +105,7 @@ async def test_what_makes_no_plan_is_explained(path: MessagePath, arguments: dic
     assert last_results(path.model.prompts[2])[-1]["error"] == "invalid_arguments"
 
 
-async def test_the_plan_outlives_the_gateway(path: MessagePath) -> None:
+async def test_the_todo_list_outlives_the_gateway(path: MessagePath) -> None:
     await path.tell("hello")
     await path.turns.run(await path.claim())
     calls = [call("look", text=text) for text in "ab"]
@@ -161,7 +161,7 @@ async def test_no_file_tool_writes_the_file(path: MessagePath) -> None:
     assert last_results(path.model.prompts[1])[-1]["error"] == "read_only"
 
 
-async def test_a_member_has_a_plan_of_their_own(path: MessagePath) -> None:
+async def test_a_member_has_a_todo_list_of_their_own(path: MessagePath) -> None:
     path.model.answer = in_turn(said("", call("todo", steps=["one"])), said("", call("look", text="x")), said("done"))
     texts: list[str] = []
 
