@@ -104,6 +104,12 @@ async def get(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Mem
     return await fetch_first(conn, Memory, sql, principal, memory)
 
 
+async def by_id(conn: Connection, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
+    """These rows, of any kind, in force or not."""
+    rows = await fetch_all(conn, Memory, "select * from remembered where id = any($1)", ids)
+    return {row.id: row for row in rows}
+
+
 async def listed(
     conn: Connection,
     principal: PrincipalId,
