@@ -1302,6 +1302,19 @@ language sql stable set search_path = supaclaw as $$
   order by l.placed, l.arrived, l.id
 $$;
 
+-- Whether an unread message follows soon on one of its sender that the turn answers, or that has this answer. The edit of
+-- a message that is being answered counts however late it comes.
+create function follows(p_session uuid, p_answer bigint, p_within interval) returns boolean
+language sql stable set search_path = supaclaw as $$
+  select exists (
+    select from messages u join messages o on o.session_id = u.session_id and o.address_id = u.address_id
+      and o.sender = u.sender and (u.created_at <= o.created_at + p_within or u.origin = 'revised')
+    where u.session_id = p_session and u.kind = 'user' and u.seq is null
+      and u.answered_by is null and u.closed_at is null and not u.solo
+      and o.kind = 'user' and o.seq is not null and o.answered_by is not distinct from p_answer
+      and o.closed_at is null and not o.solo)
+$$;
+
 
 -- Memory -------------------------------------------------------------------------------------------------------------
 
@@ -1622,6 +1635,23 @@ create function memory_newest(p_id bigint) returns bigint language sql stable se
     select m.id, m.superseded_by, step + 1 from chain join memories m on m.id = chain.superseded_by where step < 20
   )
   select id from chain order by step desc limit 1
+$$;
+
+-- The rows with the greatest share of these words, those with less than p_least left out. Looked at are at most 1,000, of
+-- the rarest words.
+create function memory_recalled(p_principal uuid, p_words text[], p_at_most smallint, p_k int, p_least double precision)
+returns table (id bigint, share double precision) language sql stable set search_path = supaclaw, pg_temp as $$
+  with words as materialized (
+    select word, idf, sum(df) over (order by df, word) as running from memory_words(p_principal, p_words, 300)
+  ), found as (
+    select hit.id, sum(idf) / (select sum(idf) from words) as share
+    from words cross join lateral (
+      select m.id from memories m
+      where m.lexemes @@ quote_literal(word)::tsquery and m.principal_id = p_principal and m.label <= p_at_most
+        and m.superseded_at is null and m.forgotten_at is null and (m.valid_to is null or m.valid_to > now())) hit
+    where running <= 1000 group by hit.id order by 2 desc, 1 desc limit p_k
+  )
+  select found.id, found.share from found where found.share >= p_least
 $$;
 
 -- The newest memory in place of each row that is out of date: a replaced one, what it was learned from, or a summary of

@@ -60,7 +60,6 @@ ASKED_OFTEN: dict[str, Work] = {
     # the turn
     "unread.take": lambda conn, world: unread.take(conn, world.session, joining=False),
     "unread.left": lambda conn, world: unread.left(conn, world.session),
-    "unread.patience": lambda conn, world: unread.patience(conn, world.session),
     "messages.transcript": lambda conn, world: messages.transcript(conn, world.session),
     "attachments.of_turn": lambda conn, world: attachments.of_turn(conn, world.session, [], 50),
     "messages.stored_since": lambda conn, world: messages.stored_since(conn, world.session, TASK, SUMMARISED),

@@ -181,7 +181,7 @@ class Outbound:
             self._rest()
 
     async def _address(self, id: AddressId) -> AddressRow:
-        """What the sender needs of an address never changes."""
+        """An address, read once: the sender needs only the parts of it that never change."""
         if (known := self._addresses.get(id)) is None:
             known = self._addresses[id] = await self.database.read(lambda conn: addresses.get(conn, id))
         return known

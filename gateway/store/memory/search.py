@@ -153,17 +153,8 @@ BLOCK_TIMEOUT_MS = 250
 """The same for rows found by words and meaning, before it looks by words alone."""
 
 _RECALLED = """
-with words as materialized (
-  select word, idf, sum(df) over (order by df, word) as running from memory_words($1, $2, 300)
-), found as (
-  select hit.id, sum(idf) / (select sum(idf) from words) as share
-  from words cross join lateral (
-    select id from memories m
-    where m.lexemes @@ quote_literal(word)::tsquery and m.principal_id = $1 and m.label <= $3
-      and m.superseded_at is null and m.forgotten_at is null and (m.valid_to is null or m.valid_to > now())) hit
-  where running <= 1000 group by hit.id order by 2 desc, 1 desc limit $4
-)
-select r.* from found join remembered r using (id) where share >= $5 order by share desc, id desc"""
+select r.* from memory_recalled($1, $2, $3, $4, $5) found join remembered r using (id)
+order by found.share desc, id desc"""
 
 
 async def in_time(conn: Connection, milliseconds: int, work: Callable[[], Awaitable[Found]]) -> Found | None:

@@ -191,14 +191,7 @@ async def follows(conn: Connection, session: SessionId, answer: MessageId | None
 
     The edit of a message that is being answered counts however late it comes.
     """
-    sql = """select exists (
-               select from messages u join messages o on o.session_id = u.session_id and o.address_id = u.address_id
-                 and o.sender = u.sender and (u.created_at <= o.created_at + $3::interval or u.origin = 'revised')
-               where u.session_id = $1 and u.kind = 'user' and u.seq is null
-                 and u.answered_by is null and u.closed_at is null and not u.solo
-                 and o.kind = 'user' and o.seq is not null and o.answered_by is not distinct from $2
-                 and o.closed_at is null and not o.solo)"""
-    return bool(await conn.fetchval(sql, session, answer, FOLLOWS_WITHIN))
+    return bool(await conn.fetchval("select follows($1, $2, $3)", session, answer, FOLLOWS_WITHIN))
 
 
 async def left(conn: Connection, session: SessionId) -> bool:
@@ -206,14 +199,6 @@ async def left(conn: Connection, session: SessionId) -> bool:
     sql = """select exists (select from messages where session_id = $1 and kind = 'user' and seq is null
                             and answered_by is null and closed_at is null)"""
     return bool(await conn.fetchval(sql, session))
-
-
-async def patience(conn: Connection, session: SessionId) -> float:
-    """Seconds for which the first of them may still wait for its files."""
-    sql = """select extract(epoch from min(created_at) + $2 - now())::float from messages
-             where session_id = $1 and kind = 'user' and seq is null and answered_by is null and closed_at is null"""
-    left: float | None = await conn.fetchval(sql, session, PATIENCE)
-    return max(0.0, left or 0.0)
 
 
 async def take(conn: Connection, session: SessionId, *, joining: bool) -> list[MessageRow]:

@@ -29,7 +29,7 @@ async def test_a_notice_is_trusted_as_the_conversation_is(path: MessagePath) -> 
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is asked of the database, in order; nothing is asked by the clock."""
+    """Everything that is sent to the database, in order; nothing is sent by the clock."""
     asked: list[str] = []
     held = Database._held
 

@@ -5,10 +5,12 @@ import pytest
 from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.ids import FileId, MessageId
 from gateway.domain.principals import Label, Role
+from gateway.domain.work.tasks import Lane
 from gateway.store.files import attachments, files
 from gateway.store.files.files import FileRow
 from gateway.store.people import principals
 from gateway.store.transcript import messages, sessions, unread
+from gateway.store.work import tasks
 from tests.store.world import World, somebody
 
 ANNOUNCED = Attachment("r1", "a.pdf", "application/pdf", 12)
@@ -111,15 +113,15 @@ class TestWaiting:
         await world.do("update messages set created_at = now() - $1::interval", unread.PATIENCE)
         assert await take(world) == ["look"]
 
-    async def test_how_long_it_may_still_wait_is_known(self, world: World) -> None:
-        async with world.database.connection() as conn:
-            assert await unread.patience(conn, world.session) == 0
-            await announce(world, await world.ask("look"))
-            await world.do("update messages set created_at = now() - interval '80 seconds'")
-            await announce(world, await world.ask("and this"))
-            assert 0 < await unread.patience(conn, world.session) <= 10
-            await world.do("update messages set created_at = now() - interval '2 minutes'")
-            assert await unread.patience(conn, world.session) == 0
+    async def test_its_turn_waits_for_the_rest_of_that_time(self, world: World) -> None:
+        await announce(world, await world.ask("look"))
+        await world.do("update messages set created_at = now() - interval '80 seconds'")
+        async with world.database.transaction() as tx:
+            await tasks.create_chat(tx, world.principal, world.session, somebody())
+            [run] = await tasks.claim(tx, somebody(), {Lane.CHAT: 1})
+            assert await tasks.open_chat(tx, run, world.session, 50) is None
+            left = await tx.fetchval("select run_at - now() from tasks")
+        assert timedelta(0) < left <= timedelta(seconds=10)
 
 
 class TestAlbums:

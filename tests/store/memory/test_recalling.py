@@ -78,7 +78,7 @@ async def test_what_takes_too_long_is_nothing_and_harms_nothing(
         before = await conn.fetchval("show statement_timeout")
         assert await found(conn, owner, "tea") == ["Tea at five"]
         monkeypatch.setattr(search, "RECALL_TIMEOUT_MS", 100)
-        slow = search._RECALLED.replace("from found", "from (select pg_sleep(30)) slow, found")
+        slow = search._RECALLED.replace("from ", "from (select pg_sleep(30)) slow, ")
         monkeypatch.setattr(search, "_RECALLED", slow)
         assert await found(conn, owner, "tea") == []
         assert await conn.fetchval("show statement_timeout") == before
