@@ -5,6 +5,7 @@
 set -eu
 
 supaclaw="supaclaw==@VERSION@ --hash=sha256:@SHA256@"
+case $supaclaw in *@*) echo "this is the template; take install.sh from a release" >&2; exit 1 ;; esac
 uv=uv==0.13.9
 files=https://files.pythonhosted.org/packages
 case "$(uname -s) $(uname -m)" in

@@ -183,7 +183,7 @@ async def test_one_that_fails_on_the_copy_changes_nothing(installed: Installed, 
 
     done = await installed.supaclaw("update")
 
-    assert (done.code, done.told.splitlines()[-1]) == (1, "supaclaw: the new version is broken")
+    assert (done.code, done.told.splitlines()[-1]) == (1, "supaclaw: the new version is broken; nothing has changed")
     assert (installed.in_use, running_pid(installed.gateway.data)) == (CURRENT, pid)
     await answered(telegram, 1)
 

@@ -32,8 +32,17 @@ def test_it_fits_a_screen_and_is_plain_sh() -> None:
     assert subprocess.run(["sh", "-n", ROOT / "install.sh"], check=False).returncode == 0
 
 
+def test_the_template_itself_installs_nothing(tmp_path: Path) -> None:
+    told = subprocess.run(
+        ["sh", ROOT / "install.sh"], env={"HOME": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+
+    assert (told.returncode, told.stderr) == (1, "this is the template; take install.sh from a release\n")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_on_a_machine_without_packages_it_says_so_and_installs_nothing(tmp_path: Path) -> None:
-    script = INSTALL.replace("set -eu\n", f"set -eu\n{DARWIN}", 1)
+    script = INSTALL.replace("@VERSION@", "1").replace("@SHA256@", "1").replace("set -eu\n", f"set -eu\n{DARWIN}", 1)
 
     told = subprocess.run(
         ["sh", "-c", script], env={"HOME": str(tmp_path)}, capture_output=True, text=True, check=False

@@ -40,15 +40,22 @@ def update(
     It is tried on a copy of your data first. If it fails there, or doesn't start, the version before continues.
     """
     installation, environment = find_installation(), Environment.read(os.environ)
-    with show_after_a_second("looking for a newer version …"):
-        version = installation.newest()
-    if version is None or check:
-        echo(f"{version.name} is available; `supaclaw update` installs it" if version else "this is the newest version")
-        return
-    echo(f"installing {version.name} beside this one …")
-    program = installation.install(version)
-    echo("trying it on a copy of your data …")
-    _rehearse(program, environment)
+    try:
+        with show_after_a_second("looking for a newer version …"):
+            version = installation.newest()
+        if version is None or check:
+            echo(
+                f"{version.name} is available; `supaclaw update` installs it"
+                if version
+                else "this is the newest version"
+            )
+            return
+        echo(f"installing {version.name} beside this one …")
+        program = installation.install(version)
+        echo("trying it on a copy of your data …")
+        _rehearse(program, environment)
+    except OwnerMustAct as error:
+        raise OwnerMustAct(f"{error}; nothing has changed") from error
     with logging_to(None, SecretMask(), level=logging.WARNING):
         _Switch(installation, version, environment, active_service()).run()
 
