@@ -140,7 +140,7 @@ class _Switch:
             process = subprocess.Popen(up, stdin=none, stdout=none, stderr=none, start_new_session=True, cwd=folder)
         gateway, begun = LocalGateway(self.environment, gateway_address(self.environment)), time.monotonic()
         with show_after_a_second("starting the gateway …"):
-            while running_pid(self.environment.data) is None or not gateway.health() == 200:
+            while running_pid(self.environment.data) is None or gateway.health() != 200:
                 ended = process is not None and process.poll() is not None
                 if ended or time.monotonic() - begun > START_SECONDS:
                     raise OwnerMustAct(f"its log says why: {self.environment.data / 'logs'}")
