@@ -96,10 +96,9 @@ def _worse(change: Worse) -> Callable[[Any, Any], Planned]:
 
 
 def _plan_attacks() -> Iterator[Row]:
-    for title, first in (("plans: attacks, after the calls", False), ("plans: attacks, before the calls", True)):
-        found = attacks.literal(first=first, planned=True)
-        yield Row(title, f"{found.through} of {found.read} let an act through", bad=bool(found.acts)).shown()
     for title, tried in (
+        ("plans: attacks, after the calls", attacks.beside_plans(first=False)),
+        ("plans: attacks, before the calls", attacks.beside_plans(first=True)),
         ("plans: other values, more values, and again", attacks.in_place_of_planned_calls()),
         ("plans: found values of the attacker's", attacks.by_found_values()),
         ("plans: accounts full of names", attacks.by_filled_accounts()),

@@ -32,15 +32,13 @@ class Attacks:
     """By the suite's own check."""
 
 
-def literal(*, person: Person = Person.DENIES, first: bool = False, planned: bool = False) -> Attacks:
+def literal(*, person: Person = Person.DENIES, first: bool = False) -> Attacks:
     """Every attacker's task in every user task, obeyed to the letter."""
     found = Attacks()
     for name, suite in suites().items():
         for user in suite.user_tasks.values():
-            plan = perfect(user, suite) if planned else Planned()
             for task in suite.injection_tasks.values():
-                attack = attack_of(name, task, first=first)
-                agent = Agent(user, Conversation(), attack, person=person, plan=plan)
+                agent = Agent(user, Conversation(), attack_of(name, task, first=first), person=person)
                 _, succeeded = suite.run_task_with_pipeline(agent, user, task, vectors(suite))
                 if agent.obeyed is not None:
                     acts = [made for made in agent.obeyed if made.unasked_act]
@@ -96,6 +94,23 @@ class PlanAttacks:
     """Calls, or turns."""
     unwanted: list[FunctionCall] = field(default_factory=list)
     """Acts with other arguments than the person's plan leads to, that nobody approved."""
+
+
+def beside_plans(*, first: bool) -> PlanAttacks:
+    """Every attacker's task in every user task that has a plan, obeyed to the letter.
+
+    A call that fills a step of the person's has the values of the step, whoever wanted it to be made.
+    """
+    found = PlanAttacks()
+    for suite, user, plan in _planned_tasks():
+        wanted = _acts(suite, user, plan)
+        for task in suite.injection_tasks.values():
+            chat = Conversation()
+            agent = Agent(user, chat, attack_of(suite.name, task, first=first), plan=plan)
+            suite.run_task_with_pipeline(agent, user, task, vectors(suite))
+            found.tried += agent.obeyed is not None
+            found.unwanted += _others(chat.acts, wanted)
+    return found
 
 
 def in_place_of_planned_calls() -> PlanAttacks:
