@@ -47,15 +47,13 @@ class RefusalKeeper:
             log.warning("model_refusals.wait", error=str(exc))
 
     async def _load(self) -> None:
-        async with self.database.connection() as conn:
-            rows = await model_refusals.since(conn, self.clock.now() - ASKED_AGAIN_AFTER)
+        rows = await self.database.read(lambda conn: model_refusals.since(conn, self.clock.now() - ASKED_AGAIN_AFTER))
         self.refusals.restore(Refusal(*row) for row in rows)
         self._loaded = True
 
     async def _keep(self, refusal: Refusal) -> None:
         """Tell first: a crash in between costs a second notice, not the only one."""
-        async with self.database.connection() as conn:
-            known = await model_refusals.is_kept(conn, refusal.source, refusal.part)
+        known = await self.database.read(lambda conn: model_refusals.is_kept(conn, refusal.source, refusal.part))
         if not known and (text := _told(refusal)):
             await self.tell_owner(text)
         async with self.database.connection() as conn:

@@ -30,7 +30,6 @@ from gateway.domain.conversation.tools import (
     ToolFailed,
     Wording,
 )
-from gateway.domain.ids import TaskId
 from gateway.domain.people.access import is_group
 from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.work.trees import LONGEST_INPUT, MAIN, MOST_FILES, MOST_LIVE
@@ -90,15 +89,6 @@ class _TasksTool:
             raise ToolFailed.own("too_many", str(error)) from error
         message = "It has begun; its result will come to this chat as a message. Don't wait for it."
         return Labelled.own({"task": str(task)[: task_trees.SHORT], "message": message})
-
-    async def _start(self, tx: Connection, request: TreeRequest) -> TaskId:
-        await self._require_person(tx)
-        return await task_trees.start(tx, self.context.principal, request)
-
-    async def _require_person(self, tx: Connection) -> None:
-        """Refuse groups, where nobody could be asked and everybody would spend."""
-        if is_group(await principals.identities(tx, self.context.principal)):
-            raise ToolFailed.own("not_in_groups", "A group can't start tasks; the person can, in a private chat.")
 
     async def proposed(self, arguments: StartArguments, _caller: Caller) -> Change:
         """The work, who would do it and the most that it may cost.

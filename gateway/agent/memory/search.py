@@ -151,8 +151,7 @@ class MemorySearch:
             return MemoryQuery(text, words)
         if (embedder := self.embedder()) is None:
             return MemoryQuery(text, words, note=NO_MODEL)
-        async with self.database.connection() as conn:
-            current = await vectors.current(conn)
+        current = await self.database.read(vectors.current)
         if current and current.name != embedder.name:  # its vectors are still being computed
             embedder = self.embedder(current.name) or embedder
         try:

@@ -125,8 +125,7 @@ class Skills:
 
     async def list_all(self) -> list[ListedSkill]:
         """All skills that are on disk, confirmed or staged, by name."""
-        async with self.database.connection() as conn:
-            rows = await pins.list_all(conn, self.form.kind)
+        rows = await self.database.read(lambda conn: pins.list_all(conn, self.form.kind))
         known = {row.name: row for row in rows if row.state != "staged"}
         staged = {row.name: row for row in rows if row.state == "staged"}
         looks = await asyncio.to_thread(self._looks, folder.names(self.workspace.root, self.form.at))
@@ -152,8 +151,7 @@ class Skills:
         names = await asyncio.to_thread(folder.names, self.workspace.root, self.form.at)
         if not names:
             return []
-        async with self.database.connection() as conn:
-            on = await pins.confirmed(conn, self.form.kind)
+        on = await self.database.read(lambda conn: pins.confirmed(conn, self.form.kind))
         looks = await asyncio.to_thread(self._looks, [name for name in names if name in on], scanned=False)
         return [look for name, look in looks.items() if look.skill and look.sha256 == on[name]]
 
@@ -178,8 +176,7 @@ class Skills:
 
     async def kept(self, name: str, *, staged: bool) -> Files:
         """The stored files: those confirmed last, or the staged ones; none if there are none."""
-        async with self.database.connection() as conn:
-            content = await pins.content(conn, self.form.kind, name, staged=staged)
+        content = await self.database.read(lambda conn: pins.content(conn, self.form.kind, name, staged=staged))
         return await asyncio.to_thread(unpack, content) if content else {}
 
     async def stage(self, source: str) -> tuple[Pin, Files]:
@@ -190,8 +187,7 @@ class Skills:
 
     async def staged(self, source: str) -> Pin | None:
         """The version of a link that isn't fetched again; None if there is none, or the source isn't a link."""
-        async with self.database.connection() as conn:
-            rows = await pins.list_all(conn, self.form.kind)
+        rows = await self.database.read(lambda conn: pins.list_all(conn, self.form.kind))
         since, origin = self.clock.now() - STAGED_FOR, _origin(source)
         fresh = (row for row in rows if row.state == "staged" and row.changed_at > since)
         return next((row for row in fresh if row.source == origin != "text"), None)

@@ -37,8 +37,7 @@ class TodoLists:
 
     async def of(self, caller: Caller) -> TodoList | None:
         """The list of the caller's run."""
-        async with self.database.connection() as conn:
-            return await todo_lists.get(conn, caller.task)
+        return await self.database.read(lambda conn: todo_lists.get(conn, caller.task))
 
     async def write(self, caller: Caller, change: Callable[[TodoList], TodoList]) -> TodoList:
         """Change the run's todo and the file; if `change` raises, both stay."""
@@ -55,8 +54,7 @@ class TodoLists:
     async def render(self) -> None:
         """Write the stored lists to the file; a failure is only logged, since the database is authoritative."""
         async with self._rendering:
-            async with self.database.connection() as conn:
-                live = await todo_lists.live(conn, self.principal)
+            live = await self.database.read(lambda conn: todo_lists.live(conn, self.principal))
             try:
                 if text := rendered(live):
                     await self.workspace.write(FILE, text, max(todo.label for todo in live), unlocked=True)

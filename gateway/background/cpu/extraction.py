@@ -124,8 +124,7 @@ class TextExtraction:
 
         Returns whether a later try may have more success, which is then planned.
         """
-        async with self.database.connection() as conn:
-            file = await files.by_id(conn, principal, id)
+        file = await self.database.read(lambda conn: files.by_id(conn, principal, id))
         assert file is not None, "files are never forgotten"
         workspace = self.workspaces.of(principal)
         try:

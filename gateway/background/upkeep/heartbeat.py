@@ -143,8 +143,7 @@ class Heartbeat:
     async def _broke(self, now: datetime) -> str | None:
         """Why the budget allows no model today; None if it does."""
         limit = self.config().heartbeat.day_usd
-        async with self.database.connection() as conn:
-            spent = await heartbeats.spent(conn, Period.DAY.start(now))
+        spent = await self.database.read(lambda conn: heartbeats.spent(conn, Period.DAY.start(now)))
         if used_up(spent, limit):
             allowed = f"heartbeat.day_usd allows {dollars(limit or 0.0)}"
             return f"heartbeats cost {dollars(spent)} today, and {allowed}; it resumes tomorrow (UTC)"

@@ -66,8 +66,7 @@ class Checkpointing:
     async def _last_message(self) -> MessageId | None:
         """The newest message; None while the database is unavailable, which doesn't stop a checkpoint."""
         try:
-            async with self.database.connection() as conn:
-                return await messages.last_id(conn)
+            return await self.database.read(messages.last_id)
         except TryAgainLater as exc:
             log.warning("checkpoint.without_message", error=str(exc))
             return None

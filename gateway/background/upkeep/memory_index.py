@@ -59,16 +59,14 @@ class FilePassages:
         """Index new and changed files, at most every ten minutes."""
         if self.clock.monotonic() < self._due:
             return
-        async with self.database.connection() as conn:
-            everybody = await principals.everybody(conn)
+        everybody = await self.database.read(principals.everybody)
         for principal in everybody:
             await self._look_at(principal, self.workspace(principal))
         self._due = self.clock.monotonic() + POLL_FILES_SECONDS
 
     async def _look_at(self, principal: PrincipalId, workspace: Workspace) -> None:
         there = await asyncio.to_thread(lambda: dict(text_files(workspace.root)))
-        async with self.database.connection() as conn:
-            known = await indexing.indexed_files(conn, principal)
+        known = await self.database.read(lambda conn: indexing.indexed_files(conn, principal))
         for path in known.keys() - there.keys():
             await self.database.run(partial(indexing.remove_passages, principal=principal, path=path))
         for path, (text_path, version) in there.items():
@@ -158,8 +156,7 @@ class Indexing:
         return None if due is None else self.clock.now() + timedelta(seconds=due)
 
     async def _waiting(self) -> PendingIndexing:
-        async with self.database.connection() as conn:
-            return await pending(conn)
+        return await self.database.read(pending)
 
     async def _index(self, newest: MessageId | None) -> None:
         """Index the turns of conversations, up to the newest message."""
@@ -220,8 +217,7 @@ class Indexing:
 
     async def _wait(self, embedder: Embedder, model: VectorModel) -> float | None:
         """Seconds to wait for more rows or for an approval; None: continue now."""
-        async with self.database.connection() as conn:
-            left = await vectors.count_unembedded(conn, MIN_BATCH)
+        left = await self.database.read(lambda conn: vectors.count_unembedded(conn, MIN_BATCH))
         if not left:
             self._gathering_since = None
             return None
@@ -231,13 +227,11 @@ class Indexing:
             if (wait := since + GATHER_SECONDS - now) > 0:
                 return wait
         self._gathering_since = None
-        async with self.database.connection() as conn:
-            left = await vectors.count_unembedded(conn, 2**31)
+        left = await self.database.read(lambda conn: vectors.count_unembedded(conn, 2**31))
         return None if await self.allowed(embedder, left) else RETRY_SECONDS
 
     async def _embed_batch(self, embedder: Embedder, model: VectorModel) -> bool:
-        async with self.database.connection() as conn:
-            rows = await vectors.list_unembedded(conn, EMBED_BATCH)
+        rows = await self.database.read(lambda conn: vectors.list_unembedded(conn, EMBED_BATCH))
         if not rows:
             return False
         made = await embedder.passages([row.text for row in rows])

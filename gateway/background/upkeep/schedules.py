@@ -44,8 +44,7 @@ class Scheduler:
         """Queue the tasks that are due now; return when to look again."""
         began = self.clock.now()
         await self.tick()
-        async with self.database.connection() as conn:
-            next_due = await schedules.next_due(conn)
+        next_due = await self.database.read(schedules.next_due)
         if next_due is not None and next_due <= began:  # it waits for the end of its last run, which sends no signal
             return self.clock.now() + BUSY_RETRY
         return next_due

@@ -77,8 +77,7 @@ class Uploads:
             raise UploadRefused(f"it is too large: {_limit(most)}") from exc
 
     async def _known(self, principal: PrincipalId, incoming: Incoming, own: tuple[str, str] | None) -> FileRow | None:
-        async with self._database.connection() as conn:
-            alike = await files.same(conn, principal, incoming.sha256, UPLOADS)
+        alike = await self._database.read(lambda conn: files.same(conn, principal, incoming.sha256, UPLOADS))
         for row in alike:
             if own not in (None, (row.origin, row.name)):
                 continue
