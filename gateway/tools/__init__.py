@@ -1,11 +1,15 @@
-"""The agent's tools: one family per file, each a function `tools(services)` that returns its tools."""
+"""The agent's tools: one family per file, each a function `tools(services)` that returns its tools.
+
+Most are methods of a class, each declared by `tool`.
+"""
 
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
 from gateway.agent.exec.commands import WorkspaceCommands
 from gateway.agent.exec.processes import Processes
@@ -16,7 +20,18 @@ from gateway.agent.work.plans import Plans
 from gateway.agent.work.task_trees import Trees
 from gateway.agent.work.todo_lists import TodoLists
 from gateway.domain.conversation.model import Image
-from gateway.domain.conversation.tools import AnyTool, Caller, ToolFailed
+from gateway.domain.conversation.tools import (
+    AnyTool,
+    ArgumentRole,
+    Caller,
+    Change,
+    Effect,
+    Labelled,
+    Tool,
+    ToolClass,
+    ToolFailed,
+    Wording,
+)
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId, TaskId
 from gateway.domain.json import Json
@@ -194,6 +209,57 @@ class Services:
     engine: Transact | None = None
     """The gateway's own transactions, which start task trees: tools have no access to the engine's rows."""
     bash: Bash | None = None
+
+
+class ToolOptions(TypedDict, total=False):
+    """Fields of a `Tool` that most leave as they are."""
+
+    effect: Effect
+    timeout: float
+    max_result: int
+    private: bool
+    roles: Mapping[str, ArgumentRole]
+
+
+Run: TypeAlias = Callable[[Any, Any, Caller], Awaitable[Labelled]]
+Kind: TypeAlias = ToolClass | Callable[[Any, Any, Caller], Awaitable[ToolClass]]
+Lasting: TypeAlias = Callable[[Any, Any, Caller], Awaitable[Change | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTool:
+    """A method that is a tool; `kind` and `lasting` are methods of the same object."""
+
+    run: Run
+    wording: Wording
+    kind: Kind
+    lasting: Lasting | None
+    options: ToolOptions
+
+    def of(self, family: object) -> AnyTool:
+        """The tool of this object: it is called like the method, and described by its docstring."""
+        return Tool(
+            self.run.__name__,
+            " ".join((self.run.__doc__ or "").split()),
+            self.run.__annotations__["arguments"],
+            partial(self.run, family),
+            kind=self.kind if isinstance(self.kind, ToolClass) else partial(self.kind, family),
+            lasting=self.lasting and partial(self.lasting, family),
+            wording=self.wording,
+            **self.options,
+        )
+
+
+def tool(
+    running: str, ran: str, kind: Kind, lasting: Lasting | None = None, **options: Unpack[ToolOptions]
+) -> Callable[[Run], DeclaredTool]:
+    """Declare a method as a tool; a call is shown as `running` and `ran`, and everything else is as in `Tool`."""
+    return lambda run: DeclaredTool(run, Wording(running, ran), kind, lasting, options)
+
+
+def declared(family: object) -> tuple[AnyTool, ...]:
+    """The tools that the class of this object declares, in order."""
+    return tuple(each.of(family) for each in vars(type(family)).values() if isinstance(each, DeclaredTool))
 
 
 MAX_PICTURE_BYTES = 400_000

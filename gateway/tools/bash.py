@@ -10,22 +10,13 @@ from urllib.parse import unquote, urlsplit
 from pydantic import Field
 
 from gateway.agent.exec.terminal import rendered
-from gateway.domain.conversation.tools import (
-    AnyTool,
-    Caller,
-    Labelled,
-    Tool,
-    ToolArguments,
-    ToolClass,
-    ToolFailed,
-    Wording,
-)
+from gateway.domain.conversation.tools import AnyTool, Caller, Labelled, ToolArguments, ToolClass, ToolFailed
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.net import fetch
 from gateway.net.addresses import parse_url
 from gateway.sandbox.virtual.shell import HOME, MAX_BYTES, SECONDS, ShellResult
-from gateway.tools import Bash, Services, ShellScript, explained
+from gateway.tools import Bash, Services, ShellScript, declared, explained, tool
 from gateway.workspace.files.paths import WorkspacePath
 from gateway.workspace.files.search import files_named
 from gateway.workspace.files.uploads import mime_of
@@ -46,23 +37,7 @@ class BashArguments(ToolArguments):
 @dataclass(frozen=True, slots=True)
 class _Bash:
     services: Services
-    bash: Bash
-
-    async def run(self, arguments: BashArguments, caller: Caller) -> Labelled:
-        targets = [self._target(path) for path in arguments.save]
-        if any([await asyncio.to_thread(self.services.workspace.is_instructions, path) for path in targets]):
-            raise ToolFailed.own("refused", "Instructions can't be saved from here; use write_file.")
-        label, files = await self._copied(arguments.files, caller.label)
-        pages = {url: await self._fetched(url) for url in arguments.urls}
-        label = Label.UNTRUSTED if pages else label
-        wanted = [f"{HOME}/{path}" for path in targets]
-        run = await self.bash.run(caller.task, ShellScript(arguments.script, files, pages, wanted, label))
-        with explained():
-            for path, data in run.saved.items():
-                name = path.removeprefix(f"{HOME}/")
-                await self.services.workspace.write(name, data, run.label, mime_of(name))
-        not_saved = [target for target, path in zip(targets, wanted, strict=True) if path not in run.saved]
-        return Labelled(_answer(run.result, not_saved), run.label)
+    shell: Bash
 
     async def kind(self, arguments: BashArguments, caller: Caller) -> ToolClass:
         """A request to an address that the person didn't name counts as a message to its host."""
@@ -70,6 +45,27 @@ class _Bash:
             named = [await caller.said(url) for url in arguments.urls]
             return ToolClass.NET if all(named) else ToolClass.SEND
         return ToolClass.WRITE if arguments.save else ToolClass.READ
+
+    @tool("Running a script", "Ran a script", kind, timeout=2 * SECONDS + 30, max_result=3 * PAGE_CHARS, private=True)
+    async def bash(self, arguments: BashArguments, caller: Caller) -> Labelled:
+        """Not a real shell: grep, sort, cut, sed and so on, on virtual files in /workspace, kept for this turn.
+
+        No programs, awk or jq.
+        """
+        targets = [self._target(path) for path in arguments.save]
+        if any([await asyncio.to_thread(self.services.workspace.is_instructions, path) for path in targets]):
+            raise ToolFailed.own("refused", "Instructions can't be saved from here; use write_file.")
+        label, files = await self._copied(arguments.files, caller.label)
+        pages = {url: await self._fetched(url) for url in arguments.urls}
+        label = Label.UNTRUSTED if pages else label
+        wanted = [f"{HOME}/{path}" for path in targets]
+        run = await self.shell.run(caller.task, ShellScript(arguments.script, files, pages, wanted, label))
+        with explained():
+            for path, data in run.saved.items():
+                name = path.removeprefix(f"{HOME}/")
+                await self.services.workspace.write(name, data, run.label, mime_of(name))
+        not_saved = [target for target, path in zip(targets, wanted, strict=True) if path not in run.saved]
+        return Labelled(_answer(run.result, not_saved), run.label)
 
     def _target(self, path: str) -> str:
         with explained():
@@ -97,7 +93,7 @@ class _Bash:
         return label, files
 
     async def _fetched(self, url: str) -> bytes:
-        allowed, web = self.bash.allow_urls(), self.services.web
+        allowed, web = self.shell.allow_urls(), self.services.web
 
         def allows(address: str) -> bool:
             return any(_covers(each, address) for each in allowed)
@@ -133,20 +129,4 @@ def _page(text: str) -> str:
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
     """The tool, if the kernel can confine the shell."""
-    if services.bash is None:
-        return ()
-    shell = _Bash(services, services.bash)
-    return (
-        Tool(
-            "bash",
-            "Not a real shell: grep, sort, cut, sed and so on, on virtual files in /workspace, kept for this turn. No "
-            "programs, awk or jq.",
-            BashArguments,
-            shell.run,
-            timeout=2 * SECONDS + 30,
-            max_result=3 * PAGE_CHARS,
-            kind=shell.kind,
-            private=True,
-            wording=Wording("Running a script", "Ran a script"),
-        ),
-    )
+    return () if services.bash is None else declared(_Bash(services, services.bash))

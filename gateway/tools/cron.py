@@ -3,13 +3,13 @@
 import asyncio
 import hashlib
 import re
+from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import Literal, TypeAlias
 
 from pydantic import Field
 
-from gateway.agent.work.schedules import MOST_SCHEDULES, SHOWN, ScheduleRequest, Schedules
+from gateway.agent.work.schedules import MOST_SCHEDULES, ScheduleRequest, Schedules
 from gateway.domain.conversation.diff import difference
 from gateway.domain.conversation.tools import (
     AnyTool,
@@ -17,11 +17,9 @@ from gateway.domain.conversation.tools import (
     Change,
     Effect,
     Labelled,
-    Tool,
     ToolArguments,
     ToolClass,
     ToolFailed,
-    Wording,
 )
 from gateway.domain.json import Json
 from gateway.domain.principals import Label, Role
@@ -32,7 +30,7 @@ from gateway.store.transcript import messages
 from gateway.store.work.schedules import ScheduleRow
 from gateway.timetable.schedules import InvalidSchedule, ScheduleChanges, is_delay, next_slots
 from gateway.timetable.wording import cron_notes, in_words, local, moment
-from gateway.tools import PrincipalContext, Services
+from gateway.tools import PrincipalContext, Services, declared, tool
 
 _Changed: TypeAlias = tuple[ScheduleRow | None, ScheduleRow | None]
 
@@ -85,15 +83,6 @@ class CronArguments(ToolArguments):
         )
 
 
-async def _run(context: PrincipalContext | None, arguments: CronArguments, caller: Caller) -> Labelled:
-    if context is None:
-        raise ToolFailed.own("unavailable", "There are no schedules here.")
-    try:
-        return await context.transact(lambda tx: _act(tx, context, arguments, caller))
-    except InvalidSchedule as refusal:
-        raise ToolFailed.own("refused", str(refusal)) from refusal
-
-
 async def _act(tx: Connection, context: PrincipalContext, arguments: CronArguments, caller: Caller) -> Labelled:
     schedules = await _schedules(tx, context, caller)
     if arguments.action == "list":
@@ -119,30 +108,6 @@ async def _change(schedules: Schedules, arguments: CronArguments, caller: Caller
     if arguments.enabled is not None:
         row = await (schedules.resume if arguments.enabled else schedules.pause)(str(row.id))
     return before, row
-
-
-async def _class(arguments: CronArguments, _caller: Caller) -> ToolClass:
-    return ToolClass.READ if arguments.action == "list" else ToolClass.PERSIST
-
-
-async def _lasting(context: PrincipalContext | None, arguments: CronArguments, caller: Caller) -> Change | None:
-    """The difference that a change would make, found by making it in a transaction that is rolled back."""
-    if context is None or arguments.action == "list":
-        return None
-
-    async def rehearse(tx: Connection) -> _Changed:
-        raise _RolledBack(await _change(await _schedules(tx, context, caller), arguments, caller))
-
-    try:
-        await context.transact(rehearse)
-    except _RolledBack as rehearsed:
-        before, after = (_written_out(row) if row else "" for row in rehearsed.changed)
-    except InvalidSchedule as refusal:
-        raise ToolFailed.own("refused", str(refusal)) from refusal
-    if before == after:
-        return None
-    preview = await asyncio.to_thread(difference, "schedule", before, after)
-    return Change(preview, hashlib.sha256(preview.encode()).hexdigest())
 
 
 class _RolledBack(Exception):
@@ -221,19 +186,46 @@ def until(left: timedelta) -> str:
     return " ".join(counted[:2]) or "less than a minute"
 
 
+@dataclass(frozen=True, slots=True)
+class _Cron:
+    context: PrincipalContext | None
+
+    async def kind(self, arguments: CronArguments, _caller: Caller) -> ToolClass:
+        return ToolClass.READ if arguments.action == "list" else ToolClass.PERSIST
+
+    async def lasting(self, arguments: CronArguments, caller: Caller) -> Change | None:
+        """The difference that a change would make, found by making it in a transaction that is rolled back."""
+        if (context := self.context) is None or arguments.action == "list":
+            return None
+
+        async def rehearse(tx: Connection) -> _Changed:
+            raise _RolledBack(await _change(await _schedules(tx, context, caller), arguments, caller))
+
+        try:
+            await context.transact(rehearse)
+        except _RolledBack as rehearsed:
+            before, after = (_written_out(row) if row else "" for row in rehearsed.changed)
+        except InvalidSchedule as refusal:
+            raise ToolFailed.own("refused", str(refusal)) from refusal
+        if before == after:
+            return None
+        preview = await asyncio.to_thread(difference, "schedule", before, after)
+        return Change(preview, hashlib.sha256(preview.encode()).hexdigest())
+
+    @tool("Working on reminders", "Reminders: {action}", kind, lasting, effect=Effect.IDEMPOTENT, max_result=30_000)
+    async def cron(self, arguments: CronArguments, caller: Caller) -> Labelled:
+        """Reminders and recurring work: at each time you get the prompt anew; your answer goes to this chat.
+
+        Confirm in the user's words and zone. Lists show 50.
+        """
+        if (context := self.context) is None:
+            raise ToolFailed.own("unavailable", "There are no schedules here.")
+        try:
+            return await context.transact(lambda tx: _act(tx, context, arguments, caller))
+        except InvalidSchedule as refusal:
+            raise ToolFailed.own("refused", str(refusal)) from refusal
+
+
 def tools(services: Services) -> tuple[AnyTool, ...]:
     """The tool that manages schedules."""
-    return (
-        Tool(
-            "cron",
-            f"Reminders and recurring work: at each time you get the prompt anew; your answer goes to this "
-            f"chat. Confirm in the user's words and zone. Lists show {SHOWN}.",
-            CronArguments,
-            partial(_run, services.context),
-            Effect.IDEMPOTENT,
-            max_result=30_000,
-            kind=_class,
-            lasting=partial(_lasting, services.context),
-            wording=Wording("Working on reminders", "Reminders: {action}"),
-        ),
-    )
+    return declared(_Cron(services.context))

@@ -14,17 +14,15 @@ from gateway.domain.conversation.tools import (
     Change,
     Effect,
     Labelled,
-    Tool,
     ToolArguments,
     ToolClass,
     ToolFailed,
-    Wording,
 )
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.sandbox.command import Ending, Limits, Report
 from gateway.sandbox.workshop import Running
-from gateway.tools import Services
+from gateway.tools import Services, declared, tool
 
 PAGE_CHARS = 8_000
 KEPT_BYTES = 2 * 1024**2
@@ -49,7 +47,29 @@ class _Exec:
     services: Services
     commands: WorkspaceCommands
 
-    async def run(self, arguments: ExecArguments, caller: Caller) -> Labelled:
+    async def lasting(self, arguments: ExecArguments, _caller: Caller) -> Change | None:
+        """The command, as a person approves it."""
+        return await self.commands.change(arguments.command, arguments.folder, arguments.hosts)
+
+    async def kind(self, arguments: ExecArguments, _caller: Caller) -> ToolClass:
+        """A command that reaches other hosts always asks."""
+        return ToolClass.IRREVERSIBLE if arguments.hosts else ToolClass.RUN
+
+    @tool(
+        "Running {command}",
+        "Ran {command}",
+        kind,
+        lasting,
+        effect=Effect.LOCAL,
+        timeout=MAX_SECONDS + 60,
+        max_result=3 * PAGE_CHARS,
+        private=True,
+    )
+    async def exec(self, arguments: ExecArguments, caller: Caller) -> Labelled:
+        """The real shell, on the workspace's files: network to `hosts` only, no terminal, nothing left running.
+
+        sessions/, memory/ and your instructions are read-only; others' files are hidden until you read one.
+        """
         output = BoundedOutput(KEPT_BYTES // 2, KEPT_BYTES // 2)
         label = Label.UNTRUSTED if arguments.hosts else caller.label
         async with self.commands.queued(label) as permit:
@@ -72,14 +92,6 @@ class _Exec:
         note = f"[... {len(text) - PAGE_CHARS:,} characters are in {written.path} ...]"
         return {"output": f"{text[:half]}\n{note}\n{text[-half:]}", "path": written.path}
 
-    async def lasting(self, arguments: ExecArguments, _caller: Caller) -> Change | None:
-        """The command, as a person approves it."""
-        return await self.commands.change(arguments.command, arguments.folder, arguments.hosts)
-
-    async def kind(self, arguments: ExecArguments, _caller: Caller) -> ToolClass:
-        """A command that reaches other hosts always asks."""
-        return ToolClass.IRREVERSIBLE if arguments.hosts else ToolClass.RUN
-
 
 async def _followed(running: Running, output: BoundedOutput) -> Report:
     async for piece in running.pieces():
@@ -95,20 +107,4 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
     commands = services.commands
     if commands is None or not commands.offered():
         return ()
-    execution = _Exec(services, commands)
-    return (
-        Tool(
-            "exec",
-            "The real shell, on the workspace's files: network to `hosts` only, no terminal, nothing left running. "
-            "sessions/, memory/ and your instructions are read-only; others' files are hidden until you read one.",
-            ExecArguments,
-            execution.run,
-            Effect.LOCAL,
-            timeout=MAX_SECONDS + 60,
-            max_result=3 * PAGE_CHARS,
-            kind=execution.kind,
-            lasting=execution.lasting,
-            private=True,
-            wording=Wording("Running {command}", "Ran {command}"),
-        ),
-    )
+    return declared(_Exec(services, commands))

@@ -10,21 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from gateway.domain.conversation.diff import difference
 from gateway.domain.conversation.model import Image
-from gateway.domain.conversation.tools import (
-    AnyTool,
-    Caller,
-    Change,
-    Effect,
-    Labelled,
-    Tool,
-    ToolClass,
-    ToolFailed,
-    Wording,
-)
+from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Labelled, ToolClass, ToolFailed
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
-from gateway.tools import Services, explained, file_picture
+from gateway.tools import Services, declared, explained, file_picture, tool
 from gateway.workspace.files.edits import Edit, apply_edits
 from gateway.workspace.files.paths import WorkspacePath
 from gateway.workspace.files.search import FoundLines, fits_glob
@@ -105,7 +95,9 @@ class EditArguments(_Arguments):
 class _Files:
     services: Services
 
+    @tool("Listing files: {path}", "Listed files: {path}", ToolClass.READ)
     async def list_files(self, arguments: ListArguments, _caller: Caller) -> Labelled:
+        """List a folder; with depth also what is below it."""
         top = WorkspacePath.parse(arguments.path) if arguments.depth > 1 else None
         entries: list[JsonObject] = []
         waiting, left_out, label = [(arguments.path, "", 1)], 0, Label.OWNER
@@ -126,73 +118,12 @@ class _Files:
         folders: JsonObject = {"folders_left_out": len(waiting)} if waiting else {}
         return Labelled({"entries": entries[:MAX_LISTED], **more, **folders}, label)
 
-    async def search_files(self, arguments: SearchArguments, _caller: Caller) -> Labelled:
-        assert self.services.find is not None, "the tool is only there with it"
-        workspace, wanted = self.services.workspace, (arguments.path, arguments.pattern, arguments.glob)
-        try:
-            answer = await self.services.find(str(workspace.root), *wanted, MAX_FOUND, arguments.regex)
-            found = TypeAdapter(FoundLines).validate_python(answer)
-        except SupaclawError as error:
-            raise ToolFailed.own("refused", f"{error}; try a simpler pattern or a smaller folder.") from error
-        label = Label.OWNER
-        for path, sha256 in found.files.items():
-            names = await workspace.labels.of_names("/".join(WorkspacePath.parse(path).parents) or ".")
-            label = max(label, names, await workspace.labels.of(path, sha256))
-        lines: list[Json] = [{"path": each.path, "line": each.line, "text": each.text} for each in found.matches]
-        return Labelled({"matches": lines} | ({"more": True} if found.more else {}), label)
-
-    async def move_file(self, arguments: MoveArguments, caller: Caller) -> Labelled:
-        await self._checkpoint("before a move")
-        with explained():
-            written = await self.services.workspace.move(
-                arguments.path, arguments.to, caller.label, mime_of(arguments.to)
-            )
-        return Labelled.own({"ok": True, "path": written.path})
-
-    async def delete_file(self, arguments: DeleteArguments, caller: Caller) -> Labelled:
-        with explained():
-            await asyncio.to_thread(self.services.workspace.size, arguments.path)
-            await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
-        await self._checkpoint("before a deletion")
-        with explained():
-            await self.services.workspace.remove(arguments.path, caller.label)
-        return Labelled.own({"ok": True})
-
-    async def _checkpoint(self, reason: str) -> None:
-        """Make a checkpoint, so that the next step can be undone; without checkpoints a person has approved it."""
-        if self.services.keep is not None:
-            try:
-                await self.services.keep(reason)
-            except SupaclawError as error:
-                reason = f"Nothing was done, for it could not be undone: {error}"
-                raise ToolFailed.own("no_checkpoint", reason) from error
-
-    async def class_of_removal(self, arguments: MoveArguments | DeleteArguments, _caller: Caller) -> ToolClass:
-        """Irreversible if a deletion can't be undone; persistent where the agent's instructions are or go.
-
-        A move overwrites nothing, so moving back undoes it.
-        """
-        workspace, paths = self.services.workspace, [*arguments.model_dump().values()]
-        with explained():
-            instructions = [await asyncio.to_thread(workspace.is_instructions, path) for path in paths]
-            size = await asyncio.to_thread(workspace.size, arguments.path)
-        restorable = self.services.keep is not None and size <= MAX_FILE_BYTES
-        if isinstance(arguments, DeleteArguments) and not restorable:
-            return ToolClass.IRREVERSIBLE
-        return ToolClass.PERSIST if any(instructions) else ToolClass.WRITE
-
-    async def lasting_removal(self, arguments: MoveArguments | DeleteArguments, _caller: Caller) -> Change | None:
-        """The move or deletion, bound to the file's content now."""
-        with explained():
-            await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
-            raw = await self.services.workspace.content(arguments.path, MAX_WRITE_BYTES)
-        if raw is None:
-            return None
-        path = WorkspacePath.parse(arguments.path)
-        what = f"Move {path} to {arguments.to}" if isinstance(arguments, MoveArguments) else f"Delete {path}"
-        return Change(what, hashlib.sha256(raw).hexdigest())
-
+    @tool("Reading {path}", "Read {path}", ToolClass.READ, max_result=3 * PAGE_BYTES)
     async def read_file(self, arguments: ReadArguments, _caller: Caller) -> Labelled:
+        """Read a text file, or the text found in a PDF, picture or other file; page shows one page.
+
+        content is null when it does not exist; next_offset means there is more.
+        """
         if arguments.page is not None:
             return await self._pictured_page(arguments, arguments.page)
         try:
@@ -255,26 +186,6 @@ class _Files:
         """A picture that the gateway made of a page or file; others might be refused by providers."""
         return await file_picture(self.services.workspace, path) if PAGES_SUFFIX in path else ()
 
-    async def write_file(self, arguments: WriteArguments, caller: Caller) -> Labelled:
-        with explained():
-            mime = arguments.mime_type or mime_of(arguments.path)
-            written = await self.services.workspace.write(arguments.path, arguments.content, caller.label, mime)
-        return Labelled.own({"ok": True, "path": written.path})
-
-    async def edit_file(self, arguments: EditArguments, caller: Caller) -> Labelled:
-        counts: list[int] = []
-
-        def change(text: str) -> str:
-            edited, replaced = apply_edits(text, arguments.edits)
-            counts.extend(replaced)
-            return edited
-
-        with explained():
-            written = await self.services.workspace.update(
-                arguments.path, change, caller.label, mime_of(arguments.path)
-            )
-        return Labelled.own({"ok": True, "path": written.path, "replaced": counts})
-
     async def class_of_write(self, arguments: WriteArguments | EditArguments, _caller: Caller) -> ToolClass:
         """Persistent for the agent's instructions; other files get the label of what is written."""
         with explained():
@@ -302,96 +213,117 @@ class _Files:
         preview = await asyncio.to_thread(difference, str(WorkspacePath.parse(path)), before, after)
         return Change(preview, "" if raw is None else hashlib.sha256(raw).hexdigest())
 
+    @tool("Writing {path}", "Wrote {path}", class_of_write, lasting_write, effect=Effect.IDEMPOTENT)
+    async def write_file(self, arguments: WriteArguments, caller: Caller) -> Labelled:
+        """Create or overwrite a text file; folders are made as needed."""
+        with explained():
+            mime = arguments.mime_type or mime_of(arguments.path)
+            written = await self.services.workspace.write(arguments.path, arguments.content, caller.label, mime)
+        return Labelled.own({"ok": True, "path": written.path})
+
+    @tool("Editing {path}", "Edited {path}", class_of_write, lasting_edit, effect=Effect.LOCAL)
+    async def edit_file(self, arguments: EditArguments, caller: Caller) -> Labelled:
+        """Replace exact pieces of an existing text file."""
+        counts: list[int] = []
+
+        def change(text: str) -> str:
+            edited, replaced = apply_edits(text, arguments.edits)
+            counts.extend(replaced)
+            return edited
+
+        with explained():
+            written = await self.services.workspace.update(
+                arguments.path, change, caller.label, mime_of(arguments.path)
+            )
+        return Labelled.own({"ok": True, "path": written.path, "replaced": counts})
+
+    async def class_of_removal(self, arguments: MoveArguments | DeleteArguments, _caller: Caller) -> ToolClass:
+        """Irreversible if a deletion can't be undone; persistent where the agent's instructions are or go.
+
+        A move overwrites nothing, so moving back undoes it.
+        """
+        workspace, paths = self.services.workspace, [*arguments.model_dump().values()]
+        with explained():
+            instructions = [await asyncio.to_thread(workspace.is_instructions, path) for path in paths]
+            size = await asyncio.to_thread(workspace.size, arguments.path)
+        restorable = self.services.keep is not None and size <= MAX_FILE_BYTES
+        if isinstance(arguments, DeleteArguments) and not restorable:
+            return ToolClass.IRREVERSIBLE
+        return ToolClass.PERSIST if any(instructions) else ToolClass.WRITE
+
+    async def lasting_removal(self, arguments: MoveArguments | DeleteArguments, _caller: Caller) -> Change | None:
+        """The move or deletion, bound to the file's content now."""
+        with explained():
+            await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
+            raw = await self.services.workspace.content(arguments.path, MAX_WRITE_BYTES)
+        if raw is None:
+            return None
+        path = WorkspacePath.parse(arguments.path)
+        what = f"Move {path} to {arguments.to}" if isinstance(arguments, MoveArguments) else f"Delete {path}"
+        return Change(what, hashlib.sha256(raw).hexdigest())
+
+    @tool(
+        "Moving {path}",
+        "Moved {path} to {to}",
+        class_of_removal,
+        lasting_removal,
+        effect=Effect.LOCAL,
+        timeout=120.0,
+    )
+    async def move_file(self, arguments: MoveArguments, caller: Caller) -> Labelled:
+        """Move or rename a file; never overwrites one."""
+        await self._checkpoint("before a move")
+        with explained():
+            written = await self.services.workspace.move(
+                arguments.path, arguments.to, caller.label, mime_of(arguments.to)
+            )
+        return Labelled.own({"ok": True, "path": written.path})
+
+    @tool(
+        "Deleting {path}",
+        "Deleted {path}",
+        class_of_removal,
+        lasting_removal,
+        effect=Effect.IDEMPOTENT,
+        timeout=120.0,
+    )
+    async def delete_file(self, arguments: DeleteArguments, caller: Caller) -> Labelled:
+        """Delete a file; the user can restore it."""
+        with explained():
+            await asyncio.to_thread(self.services.workspace.size, arguments.path)
+            await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
+        await self._checkpoint("before a deletion")
+        with explained():
+            await self.services.workspace.remove(arguments.path, caller.label)
+        return Labelled.own({"ok": True})
+
+    async def _checkpoint(self, reason: str) -> None:
+        """Make a checkpoint, so that the next step can be undone; without checkpoints a person has approved it."""
+        if self.services.keep is not None:
+            try:
+                await self.services.keep(reason)
+            except SupaclawError as error:
+                reason = f"Nothing was done, for it could not be undone: {error}"
+                raise ToolFailed.own("no_checkpoint", reason) from error
+
+    @tool("Searching files: {pattern}", "Searched files: {pattern}", ToolClass.READ, max_result=PAGE_BYTES)
+    async def search_files(self, arguments: SearchArguments, _caller: Caller) -> Labelled:
+        """Find lines in text files by a text or a regex."""
+        assert self.services.find is not None, "the tool is only there with it"
+        workspace, wanted = self.services.workspace, (arguments.path, arguments.pattern, arguments.glob)
+        try:
+            answer = await self.services.find(str(workspace.root), *wanted, MAX_FOUND, arguments.regex)
+            found = TypeAdapter(FoundLines).validate_python(answer)
+        except SupaclawError as error:
+            raise ToolFailed.own("refused", f"{error}; try a simpler pattern or a smaller folder.") from error
+        label = Label.OWNER
+        for path, sha256 in found.files.items():
+            names = await workspace.labels.of_names("/".join(WorkspacePath.parse(path).parents) or ".")
+            label = max(label, names, await workspace.labels.of(path, sha256))
+        lines: list[Json] = [{"path": each.path, "line": each.line, "text": each.text} for each in found.matches]
+        return Labelled({"matches": lines} | ({"more": True} if found.more else {}), label)
+
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
     """The file tools of one workspace."""
-    files = _Files(services)
-    return (*_reading(files), *_writing(files), *_moving(files), *(() if services.find is None else (_search(files),)))
-
-
-def _reading(files: _Files) -> tuple[AnyTool, ...]:
-    return (
-        Tool(
-            "list_files",
-            "List a folder; with depth also what is below it.",
-            ListArguments,
-            files.list_files,
-            kind=ToolClass.READ,
-            wording=Wording("Listing files: {path}", "Listed files: {path}"),
-        ),
-        Tool(
-            "read_file",
-            "Read a text file, or the text found in a PDF, picture or other file; page shows one page. "
-            "content is null when it does not exist; next_offset means there is more.",
-            ReadArguments,
-            files.read_file,
-            max_result=3 * PAGE_BYTES,
-            kind=ToolClass.READ,
-            wording=Wording("Reading {path}", "Read {path}"),
-        ),
-    )
-
-
-def _writing(files: _Files) -> tuple[AnyTool, ...]:
-    return (
-        Tool(
-            "write_file",
-            "Create or overwrite a text file; folders are made as needed.",
-            WriteArguments,
-            files.write_file,
-            Effect.IDEMPOTENT,
-            kind=files.class_of_write,
-            lasting=files.lasting_write,
-            wording=Wording("Writing {path}", "Wrote {path}"),
-        ),
-        Tool(
-            "edit_file",
-            "Replace exact pieces of an existing text file.",
-            EditArguments,
-            files.edit_file,
-            Effect.LOCAL,
-            kind=files.class_of_write,
-            lasting=files.lasting_edit,
-            wording=Wording("Editing {path}", "Edited {path}"),
-        ),
-    )
-
-
-def _moving(files: _Files) -> tuple[AnyTool, ...]:
-    return (
-        Tool(
-            "move_file",
-            "Move or rename a file; never overwrites one.",
-            MoveArguments,
-            files.move_file,
-            Effect.LOCAL,
-            timeout=120.0,
-            kind=files.class_of_removal,
-            lasting=files.lasting_removal,
-            wording=Wording("Moving {path}", "Moved {path} to {to}"),
-        ),
-        Tool(
-            "delete_file",
-            "Delete a file; the user can restore it.",
-            DeleteArguments,
-            files.delete_file,
-            Effect.IDEMPOTENT,
-            timeout=120.0,
-            kind=files.class_of_removal,
-            lasting=files.lasting_removal,
-            wording=Wording("Deleting {path}", "Deleted {path}"),
-        ),
-    )
-
-
-def _search(files: _Files) -> AnyTool:
-    return Tool(
-        "search_files",
-        "Find lines in text files by a text or a regex.",
-        SearchArguments,
-        files.search_files,
-        timeout=40.0,
-        max_result=PAGE_BYTES,
-        kind=ToolClass.READ,
-        wording=Wording("Searching files: {pattern}", "Searched files: {pattern}"),
-    )
+    return tuple(each for each in declared(_Files(services)) if services.find or each.name != "search_files")

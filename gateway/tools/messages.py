@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolClass, Wording
-from gateway.tools import Post, Posted, Services
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, ToolClass
+from gateway.tools import Post, Posted, Services, declared, tool
 
 MAX_MESSAGE = 12_000
 MAX_CAPTION = 900
@@ -36,10 +36,14 @@ class FileArguments(_Arguments):
 class _Messages:
     post: Post
 
+    @tool("Sending: {text}", "Sent: {text}", ToolClass.WRITE, effect=Effect.ONCE)
     async def send_message(self, arguments: MessageArguments, caller: Caller) -> Labelled:
+        """Send a message to one of the user's own chats. Your answer reaches the chat it belongs to without this."""
         return _receipt(await self.post(arguments.text, arguments.to, None, caller))
 
+    @tool("Sending {path}", "Sent {path}", ToolClass.WRITE, effect=Effect.ONCE)
     async def send_file(self, arguments: FileArguments, caller: Caller) -> Labelled:
+        """Send a workspace file to one of the user's own chats."""
         return _receipt(await self.post(arguments.caption, arguments.to, arguments.path, caller))
 
 
@@ -49,24 +53,4 @@ def _receipt(posted: Posted) -> Labelled:
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
     """The tools that send to the person's other chats."""
-    messages = _Messages(services.post)
-    return (
-        Tool(
-            "send_message",
-            "Send a message to one of the user's own chats. Your answer reaches the chat it belongs to without this.",
-            MessageArguments,
-            messages.send_message,
-            Effect.ONCE,
-            kind=ToolClass.WRITE,
-            wording=Wording("Sending: {text}", "Sent: {text}"),
-        ),
-        Tool(
-            "send_file",
-            "Send a workspace file to one of the user's own chats.",
-            FileArguments,
-            messages.send_file,
-            Effect.ONCE,
-            kind=ToolClass.WRITE,
-            wording=Wording("Sending {path}", "Sent {path}"),
-        ),
-    )
+    return declared(_Messages(services.post))

@@ -16,17 +16,15 @@ from gateway.domain.conversation.tools import (
     Change,
     Effect,
     Labelled,
-    Tool,
     ToolArguments,
     ToolClass,
     ToolFailed,
-    Wording,
 )
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.store.trust import reviews
-from gateway.tools import Services
+from gateway.tools import Services, declared, tool
 from gateway.workspace.skills.folder import digest, manifest, skill_of
 
 PAGE = 20_000
@@ -60,19 +58,7 @@ class SkillsArguments(ToolArguments):
 
 @dataclass(frozen=True, slots=True)
 class _SkillsTool:
-    skills: Skills
-
-    async def run(self, arguments: SkillsArguments, caller: Caller) -> Labelled:
-        with _explained(Label.UNTRUSTED if arguments.action == "install" else Label.OWNER):
-            match arguments.action:
-                case "list":
-                    return await self._list()
-                case "load":
-                    return await self._load(arguments.required("name"))
-                case "read":
-                    return await self._read(arguments)
-                case "install":
-                    return await self._install(arguments.required("source"), caller)
+    library: Skills
 
     async def kind(self, arguments: SkillsArguments, caller: Caller) -> ToolClass:
         """An installation always asks; the request for a link tells its host something."""
@@ -90,11 +76,11 @@ class _SkillsTool:
             if not is_text(source):
                 check_uncounted(source)
             key = caller.task, caller.ordinal
-            if review := await self.skills.database.read(lambda conn: reviews.of_call(conn, *key)):
+            if review := await self.library.database.read(lambda conn: reviews.of_call(conn, *key)):
                 return review.act is ToolClass.SEND
             if caller.label <= Label.OWNER or is_text(source) or await caller.said(source):
                 return False
-            return await self.skills.staged(source) is None
+            return await self.library.staged(source) is None
 
     async def lasting(self, arguments: SkillsArguments, caller: Caller) -> Change | None:
         """The whole skill that an installation would switch on, or the link that would be fetched before."""
@@ -104,8 +90,8 @@ class _SkillsTool:
         if await self._only_fetches(source, caller):
             return Change(f"Fetch this link, to show you the skill; its host learns the link:\n{source}", source)
         with _explained(Label.UNTRUSTED):  # the error may quote the fetched skill
-            pin, files = await self.skills.stage(source)
-            before = await self.skills.on_disk(pin.name)
+            pin, files = await self.library.stage(source)
+            before = await self.library.on_disk(pin.name)
         look = await asyncio.to_thread(Look.at, files)
         if look.severe:
             worst = f"{look.findings[0]}"[:300]
@@ -117,9 +103,34 @@ class _SkillsTool:
         shown = await asyncio.to_thread(described_skill, files, before, pin.source)
         return Change(shown, f"{pin.sha256} {digest(before)}")
 
+    @tool(
+        "Skills: {action}",
+        "Skills: {action}",
+        kind,
+        lasting,
+        effect=Effect.IDEMPOTENT,
+        timeout=90.0,
+        max_result=3 * PAGE,
+    )
+    async def skills(self, arguments: SkillsArguments, caller: Caller) -> Labelled:
+        """Instructions for certain tasks.
+
+        load gives those of one skill, read one of its files. install asks the user, who sees all of it.
+        """
+        with _explained(Label.UNTRUSTED if arguments.action == "install" else Label.OWNER):
+            match arguments.action:
+                case "list":
+                    return await self._list()
+                case "load":
+                    return await self._load(arguments.required("name"))
+                case "read":
+                    return await self._read(arguments)
+                case "install":
+                    return await self._install(arguments.required("source"), caller)
+
     async def _list(self) -> Labelled:
         """Unconfirmed skills are only named, and untrusted even so: other people may have chosen the name."""
-        every = await self.skills.list_all()
+        every = await self.library.list_all()
         on: list[JsonObject] = [
             {"name": each.name, "version": skill.version, "description": skill.description, "about": dict(skill.about)}
             for each in every
@@ -129,7 +140,7 @@ class _SkillsTool:
         return Labelled({"on": on, "not_on": others}, Label.UNTRUSTED if others else Label.OWNER)
 
     async def _load(self, name: str) -> Labelled:
-        files = await self.skills.confirmed(name)
+        files = await self.library.confirmed(name)
         skill = skill_of(files)
         others = [path for path in sorted(files) if path != manifest(files)]
         more: JsonObject = {"next_offset": PAGE} if len(skill.body) > PAGE else {}
@@ -138,7 +149,7 @@ class _SkillsTool:
         )
 
     async def _read(self, arguments: SkillsArguments) -> Labelled:
-        files, at = await self.skills.confirmed(arguments.required("name")), arguments.offset
+        files, at = await self.library.confirmed(arguments.required("name")), arguments.offset
         path = arguments.path or manifest(files)
         if path not in files:
             raise ToolFailed.own("not_found", f"{path[:80]!r} isn't a file of the skill; load lists its files.")
@@ -152,10 +163,10 @@ class _SkillsTool:
     async def _install(self, source: str, caller: Caller) -> Labelled:
         """Install only after the owner approved exactly these bytes; otherwise only fetch."""
         fetches = await self._only_fetches(source, caller)
-        pin, _ = await self.skills.stage(source)
+        pin, _ = await self.library.stage(source)
         if fetches:
             return Labelled({"fetched": pin.name, "message": FETCHED}, Label.UNTRUSTED)
-        await self.skills.confirm(pin.name, pin.sha256)
+        await self.library.confirm(pin.name, pin.sha256)
         return Labelled.own({"installed": pin.name, "sha256": pin.sha256})
 
 
@@ -169,21 +180,4 @@ def _explained(label: Label) -> Iterator[None]:
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
     """The tool for the owner's skills; nobody else has any."""
-    if services.skills is None:
-        return ()
-    own = _SkillsTool(services.skills)
-    return (
-        Tool(
-            "skills",
-            "Instructions for certain tasks. load gives those of one skill, read one of its files. install asks the "
-            "user, who sees all of it.",
-            SkillsArguments,
-            own.run,
-            Effect.IDEMPOTENT,
-            timeout=90.0,
-            max_result=3 * PAGE,
-            kind=own.kind,
-            lasting=own.lasting,
-            wording=Wording("Skills: {action}", "Skills: {action}"),
-        ),
-    )
+    return () if services.skills is None else declared(_SkillsTool(services.skills))

@@ -14,16 +14,14 @@ from gateway.domain.conversation.tools import (
     Change,
     Effect,
     Labelled,
-    Tool,
     ToolArguments,
     ToolClass,
     ToolFailed,
-    Wording,
 )
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.sandbox.command import Ending
-from gateway.tools import Services
+from gateway.tools import Services, declared, tool
 
 PAGE_BYTES = 8_000
 MAX_WAIT = 30
@@ -50,7 +48,44 @@ class SpawnArguments(ToolArguments):
 class _Spawn:
     processes: Processes
 
-    async def run(self, arguments: SpawnArguments, caller: Caller) -> Labelled:
+    async def kind(self, arguments: SpawnArguments, caller: Caller) -> ToolClass:
+        """A run may end the processes of its own conversation without approval."""
+        if arguments.action in {"poll", "list"}:
+            return ToolClass.READ
+        process = self.processes.get(arguments.process or "")
+        own = process is not None and process.session == caller.session
+        return ToolClass.WRITE if arguments.action == "kill" and own else ToolClass.RUN
+
+    async def lasting(self, arguments: SpawnArguments, _caller: Caller) -> Change | None:
+        """The command, or the input and the process that gets it."""
+        if arguments.action == "start":
+            line = _required(arguments.command, "command")
+            change = await self.processes.commands.change(line, ".")
+            return replace(
+                change, preview=f"{change.preview}\nIt may go on for {arguments.seconds} s, after this turn, too."
+            )
+        process = self.processes.get(_required(arguments.process, "process"))
+        if process is None or process.report:
+            return None
+        end = "\nand end its input" if arguments.end_input else ""
+        does = (
+            "Kill" if arguments.action == "kill" else f"Type this into it{end}:\n{arguments.input or ''}\n\nThe process"
+        )
+        seen = "" if arguments.action == "kill" else await self.processes.commands.seen(arguments.input or "")
+        return Change(f"{does}: {process.line}", f"{process.id} {seen}", STALE)
+
+    @tool(
+        "Process ({action}): {command}",
+        "Process ({action}): {command}",
+        kind,
+        lasting,
+        effect=Effect.LOCAL,
+        timeout=MAX_WAIT + 60,
+        max_result=3 * PAGE_BYTES,
+        private=True,
+    )
+    async def spawn(self, arguments: SpawnArguments, caller: Caller) -> Labelled:
+        """As exec, for commands that go on between turns. They stop when the gateway stops."""
         match arguments.action:
             case "start":
                 process = await self.processes.start(_required(arguments.command, "command"), arguments.seconds, caller)
@@ -77,32 +112,6 @@ class _Spawn:
         ]
         label = max((each.label for each in self.processes.all), default=Label.OWNER)
         return Labelled({"processes": found}, label)
-
-    async def kind(self, arguments: SpawnArguments, caller: Caller) -> ToolClass:
-        """A run may end the processes of its own conversation without approval."""
-        if arguments.action in {"poll", "list"}:
-            return ToolClass.READ
-        process = self.processes.get(arguments.process or "")
-        own = process is not None and process.session == caller.session
-        return ToolClass.WRITE if arguments.action == "kill" and own else ToolClass.RUN
-
-    async def lasting(self, arguments: SpawnArguments, _caller: Caller) -> Change | None:
-        """The command, or the input and the process that gets it."""
-        if arguments.action == "start":
-            line = _required(arguments.command, "command")
-            change = await self.processes.commands.change(line, ".")
-            return replace(
-                change, preview=f"{change.preview}\nIt may go on for {arguments.seconds} s, after this turn, too."
-            )
-        process = self.processes.get(_required(arguments.process, "process"))
-        if process is None or process.report:
-            return None
-        end = "\nand end its input" if arguments.end_input else ""
-        does = (
-            "Kill" if arguments.action == "kill" else f"Type this into it{end}:\n{arguments.input or ''}\n\nThe process"
-        )
-        seen = "" if arguments.action == "kill" else await self.processes.commands.seen(arguments.input or "")
-        return Change(f"{does}: {process.line}", f"{process.id} {seen}", STALE)
 
 
 async def _page(process: Process, arguments: SpawnArguments) -> Labelled:
@@ -138,19 +147,4 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
     processes = services.processes
     if processes is None or not processes.commands.offered():
         return ()
-    spawn = _Spawn(processes)
-    return (
-        Tool(
-            "spawn",
-            "As exec, for commands that go on between turns. They stop when the gateway stops.",
-            SpawnArguments,
-            spawn.run,
-            Effect.LOCAL,
-            timeout=MAX_WAIT + 60,
-            max_result=3 * PAGE_BYTES,
-            kind=spawn.kind,
-            lasting=spawn.lasting,
-            private=True,
-            wording=Wording("Process ({action}): {command}", "Process ({action}): {command}"),
-        ),
-    )
+    return declared(_Spawn(processes))

@@ -24,11 +24,9 @@ from gateway.domain.conversation.tools import (
     Change,
     Effect,
     Labelled,
-    Tool,
     ToolArguments,
     ToolClass,
     ToolFailed,
-    Wording,
 )
 from gateway.domain.people.access import is_group
 from gateway.domain.principals import Label, Role, label_of
@@ -37,7 +35,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.people import principals
 from gateway.store.transcript import sessions
 from gateway.store.work import trees
-from gateway.tools import PrincipalContext, Services, Transact
+from gateway.tools import PrincipalContext, Services, Transact, declared, tool
 
 Result = TypeVar("Result")
 
@@ -66,7 +64,20 @@ class _TasksTool:
     context: PrincipalContext
     transact: Transact
 
-    async def start(self, arguments: StartArguments, caller: Caller) -> Labelled:
+    async def proposed(self, arguments: StartArguments, _caller: Caller) -> Change:
+        """The work, who would do it and the most that it may cost.
+
+        Refused to groups, where everybody would spend: their conversations are untrusted, so each start comes by here.
+        """
+        if is_group(await self.transact(lambda tx: principals.identities(tx, self.context.principal))):
+            raise ToolFailed.own("not_in_groups", "A group can't start tasks; the person can, in a private chat.")
+        most = self.trees.within(arguments.budget)
+        cost = "" if most is None else f", for {dollars(most)} at most"
+        return Change(f"Start this in the background, by the agent {arguments.agent}{cost}:\n{arguments.input}")
+
+    @tool("Starting a task", "Started a task", ToolClass.ACT, proposed, effect=Effect.IDEMPOTENT, private=True)
+    async def start_task(self, arguments: StartArguments, caller: Caller) -> Labelled:
+        """Start long work in the background, by agents that may split it. This chat goes on, and gets the result."""
         try:
             await self.trees.check(arguments.agent, caller.label)
         except NoSuchAgent as error:
@@ -90,17 +101,6 @@ class _TasksTool:
         message = "It has begun; its result will come to this chat as a message. Don't wait for it."
         return Labelled.own({"task": str(task)[: task_trees.SHORT], "message": message})
 
-    async def proposed(self, arguments: StartArguments, _caller: Caller) -> Change:
-        """The work, who would do it and the most that it may cost.
-
-        Refused to groups, where everybody would spend: their conversations are untrusted, so each start comes by here.
-        """
-        if is_group(await self.transact(lambda tx: principals.identities(tx, self.context.principal))):
-            raise ToolFailed.own("not_in_groups", "A group can't start tasks; the person can, in a private chat.")
-        most = self.trees.within(arguments.budget)
-        cost = "" if most is None else f", for {dollars(most)} at most"
-        return Change(f"Start this in the background, by the agent {arguments.agent}{cost}:\n{arguments.input}")
-
     async def kind(self, arguments: TasksArguments, _caller: Caller) -> ToolClass:
         return ToolClass.ACT if arguments.action == "cancel" else ToolClass.READ
 
@@ -112,7 +112,9 @@ class _TasksTool:
         row = await self._found(lambda tx: task_trees.node(tx, self.context.principal, which))
         return Change(f"Cancel this task with all below it: {task_line(row).strip()}", str(row.id))
 
+    @tool("Tasks: {action}", "Tasks: {action}", kind, cancelled, effect=Effect.IDEMPOTENT, private=True)
     async def tasks(self, arguments: TasksArguments, _caller: Caller) -> Labelled:
+        """Background tasks: list them, show how far one is, cancel one."""
         if arguments.action == "list":
             return await self.transact(self._list)
         if arguments.id is None:
@@ -148,28 +150,4 @@ def tools(services: Services) -> tuple[AnyTool, ...]:
     """The tools for the trees of the person that the tools act for."""
     if services.trees is None or services.context is None or services.engine is None:
         return ()
-    own = _TasksTool(services.trees, services.context, services.engine)
-    return (
-        Tool(
-            "start_task",
-            "Start long work in the background, by agents that may split it. This chat goes on, and gets the result.",
-            StartArguments,
-            own.start,
-            Effect.IDEMPOTENT,
-            kind=ToolClass.ACT,
-            lasting=own.proposed,
-            private=True,
-            wording=Wording("Starting a task", "Started a task"),
-        ),
-        Tool(
-            "tasks",
-            "Background tasks: list them, show how far one is, cancel one.",
-            TasksArguments,
-            own.tasks,
-            Effect.IDEMPOTENT,
-            kind=own.kind,
-            lasting=own.cancelled,
-            private=True,
-            wording=Wording("Tasks: {action}", "Tasks: {action}"),
-        ),
-    )
+    return declared(_TasksTool(services.trees, services.context, services.engine))
