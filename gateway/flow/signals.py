@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import structlog
 
@@ -18,30 +18,15 @@ Value = TypeVar("Value")
 log = structlog.get_logger(__name__)
 
 
-class Wakeup:
-    """Ends the wait of one loop. The loop calls `clear` before it looks, so that no call is lost meanwhile."""
+class Wakeup(asyncio.Event):
+    """Ends the wait of one loop. The loop calls `clear` before it looks, so that no call of `set` is lost meanwhile."""
 
-    def __init__(self) -> None:
-        self._called = asyncio.Event()
-
-    def set(self) -> None:
-        """Wake the loop; never blocks."""
-        self._called.set()
-
-    def clear(self) -> None:
-        """Forget past calls; later calls count."""
-        self._called.clear()
-
-    @property
-    def called(self) -> bool:
-        """Whether `set` was called since the last `clear`."""
-        return self._called.is_set()
-
-    async def wait(self, seconds: float | None = None) -> None:
-        """Return when called, or after `seconds`; None waits without a limit."""
+    async def wait(self, seconds: float | None = None) -> Literal[True]:
+        """Return when set, or after `seconds`; None waits without a limit."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._called.wait()
+                await super().wait()
+        return True
 
 
 class Topic(Generic[Value]):

@@ -5,7 +5,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from pydantic import Field
 
@@ -70,17 +70,8 @@ class CronArguments(ToolArguments):
     @property
     def changes(self) -> ScheduleChanges:
         """The fields to set; a name that says which schedule to update is none of them."""
-        names_schedule = self.action == "update" and self.id is None
-        return ScheduleChanges(
-            name=None if names_schedule else self.name,
-            prompt=self.prompt,
-            schedule_type=self.schedule_type,
-            run_at=self.run_at,
-            cron_expr=self.cron_expr,
-            timezone=self.timezone,
-            misfire=self.misfire,
-            include_session_history=self.include_session_history,
-        )
+        hidden = {"name"} if self.action == "update" and self.id is None else set[str]()
+        return cast(ScheduleChanges, self.model_dump(include=ScheduleChanges.__annotations__.keys() - hidden))
 
 
 async def _act(tx: Connection, context: PrincipalContext, arguments: CronArguments, caller: Caller) -> Labelled:

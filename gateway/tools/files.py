@@ -263,12 +263,7 @@ class _Files:
         return Change(what, hashlib.sha256(raw).hexdigest())
 
     @tool(
-        "Moving {path}",
-        "Moved {path} to {to}",
-        class_of_removal,
-        lasting_removal,
-        effect=Effect.LOCAL,
-        timeout=120.0,
+        "Moving {path}", "Moved {path} to {to}", class_of_removal, lasting_removal, effect=Effect.LOCAL, timeout=120.0
     )
     async def move_file(self, arguments: MoveArguments, caller: Caller) -> Labelled:
         """Move or rename a file; never overwrites one."""
@@ -280,12 +275,7 @@ class _Files:
         return Labelled.own({"ok": True, "path": written.path})
 
     @tool(
-        "Deleting {path}",
-        "Deleted {path}",
-        class_of_removal,
-        lasting_removal,
-        effect=Effect.IDEMPOTENT,
-        timeout=120.0,
+        "Deleting {path}", "Deleted {path}", class_of_removal, lasting_removal, effect=Effect.IDEMPOTENT, timeout=120.0
     )
     async def delete_file(self, arguments: DeleteArguments, caller: Caller) -> Labelled:
         """Delete a file; the user can restore it."""

@@ -111,19 +111,6 @@ class WorkspaceCommands:
             if not permit.untrusted:
                 await self._taint_open()
 
-    async def start(
-        self,
-        line: str,
-        folder: str,
-        permit: Permit,
-        limits: Limits,
-        hosts: Sequence[str] = (),
-        *,
-        typed: bool = False,
-    ) -> Running:
-        """Start a line of shell in a folder; raises `ToolFailed`. `typed`: it has an input."""
-        return await self._started((_shell(), "-c", line), folder, permit, limits, hosts, typed=typed)
-
     async def start_script(
         self,
         words: Sequence[str],
@@ -137,25 +124,29 @@ class WorkspaceCommands:
         with ExitStack() as temporary:
             kept = await asyncio.to_thread(self._written, files, temporary)
             paths = tuple(os.path.join(kept, word) if word.removeprefix("./") in files else word for word in words)
-            running = await self._started(paths, ".", permit, limits, hosts, reads=(kept,), typed=True, apart=True)
+            running = await self.start(paths, ".", permit, limits, hosts, reads=(kept,), typed=True, apart=True)
             running.closing.append(temporary.pop_all().close)
         assert running.input is not None, "it was asked for"
         running.input.write(given)
         running.input.write_eof()
         return running
 
-    async def _started(
+    async def start(
         self,
-        words: tuple[str, ...],
+        line: str | tuple[str, ...],
         folder: str,
         permit: Permit,
         limits: Limits,
-        hosts: Sequence[str],
+        hosts: Sequence[str] = (),
         *,
         reads: tuple[str, ...] = (),
         typed: bool = False,
         apart: bool = False,
     ) -> Running:
+        """Start a line of shell, or the words of a program, in a folder; raises `ToolFailed`.
+
+        `typed`: it has an input. `apart`: its errors have a stream of their own.
+        """
         with _explained():
             where = WorkspacePath.parse(folder)
             tier = await self.workshop.tier()
@@ -164,7 +155,7 @@ class WorkspaceCommands:
         landlocked = tier is Tier.LANDLOCK
         with ExitStack() as temporary, _explained():
             command = Command(
-                words,
+                (_shell(), "-c", line) if isinstance(line, str) else line,
                 str(self.workspace.root),
                 tier,
                 self.workshop.landlock,

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
 
 from gateway.domain.conversation.tools import Change
 from gateway.domain.ids import MemoryId, PrincipalId, SessionId
@@ -75,6 +76,16 @@ class Forgetting:
         later = "\nand what this conversation says of it until you answer." if self.stating else ""
         preview = f"forget {self.memory.id}: {memory_line(self.memory)}{self.also}{later}\n{self.stays(role)}"
         return Change(preview, self.base(ongoing), quoted=self.memory.label)
+
+
+class EditedFields(TypedDict, total=False):
+    """Fields of a memory to change; None counts as not given."""
+
+    text: str | None
+    category: Category | None
+    importance: float | None
+    tags: tuple[str, ...] | None
+    pinned: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,38 +159,17 @@ class Remembering:
             raise UnknownMemory(f"There is no forgotten memory {id}.")
         return await self.get(id)
 
-    async def edit(
-        self,
-        id: MemoryId,
-        *,
-        text: str | None = None,
-        category: Category | None = None,
-        importance: float | None = None,
-        tags: tuple[str, ...] | None = None,
-        pinned: bool | None = None,
-    ) -> Memory:
+    async def edit(self, id: MemoryId, **fields: Unpack[EditedFields]) -> Memory:
         """Change the given fields."""
         old = await self._own(id)
         if old.kind not in (Kind.MEMORY, Kind.SUMMARY) or not self.reach.rewords(old):
             raise MemoryRefused(f"Memory {id} cannot be changed: it is no memory or summary, or not yours alone.")
-        new = self._checked(
-            NewMemory(
-                old.text if text is None else text,
-                importance=old.importance if importance is None else importance,
-                tags=old.tags if tags is None else tags,
-            )
-        )
+        text, importance, tags = fields.get("text"), fields.get("importance"), fields.get("tags")
+        importance = old.importance if importance is None else importance
+        new = self._checked(NewMemory(old.text if text is None else text, importance=importance, tags=tags or ()))
+        fields["text"], fields["tags"] = None if text is None else new.text, None if tags is None else new.tags
         try:
-            changed = await memories.edit(
-                self.tx,
-                self.principal,
-                id,
-                text=None if text is None else new.text,
-                category=category,
-                importance=importance,
-                tags=None if tags is None else new.tags,
-                pinned=pinned,
-            )
+            changed = await memories.edit(self.tx, self.principal, id, **fields)
         except AlreadyRemembered as known:
             raise MemoryRefused(f"{known}.") from known
         return changed or old

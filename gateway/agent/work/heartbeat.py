@@ -1,9 +1,8 @@
 """Heartbeats: when a model is asked, its prompt, the meaning of its answer, and the status for people."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
-from typing import assert_never
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,7 +12,7 @@ from gateway.domain.health import HeartbeatOutcome
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.work.tasks import is_quiet, without_word
-from gateway.store.work.heartbeats import MAX_CONCERNS, Concern, Pulse
+from gateway.store.work.heartbeats import MAX_CONCERNS, Concern, ConcernKind, Pulse
 from gateway.timetable.wording import moment
 
 NOTHING_TO_REPORT = "heartbeat ok"
@@ -78,21 +77,17 @@ def news_in(answer: str) -> str:
     return without_word(answer, NOTHING_TO_REPORT)
 
 
+_NOTICED: Mapping[ConcernKind, str] = {
+    "overdue": 'The schedule "{}" was due on {} and has not run.',
+    "failed": '"{}" failed on {}.',
+    "undelivered": "Something you said on {} on {} could not be delivered.",
+    "doubtful": "Something you said on {} on {} may not have been delivered.",
+    "unanswered": "A message on {} of {} has no answer yet.",
+}
+
+
 def _line(concern: Concern, zone: str) -> str:
-    what, at = one_line(concern.what, LONGEST_NAME), _minute(concern.at, zone)
-    match concern.kind:
-        case "overdue":
-            return f'The schedule "{what}" was due on {at} and has not run.'
-        case "failed":
-            return f'"{what}" failed on {at}.'
-        case "undelivered":
-            return f"Something you said on {what} on {at} could not be delivered."
-        case "doubtful":
-            return f"Something you said on {what} on {at} may not have been delivered."
-        case "unanswered":
-            return f"A message on {what} of {at} has no answer yet."
-        case _:
-            assert_never(concern.kind)
+    return _NOTICED[concern.kind].format(one_line(concern.what, LONGEST_NAME), _minute(concern.at, zone))
 
 
 def _minute(at: datetime, zone: str) -> str:
@@ -127,12 +122,7 @@ def heartbeat_status(
 
 
 def _went(outcome: HeartbeatOutcome, text: str) -> str:
-    match outcome:
-        case HeartbeatOutcome.RUNNING:
-            return "is running"
-        case HeartbeatOutcome.OK | HeartbeatOutcome.TOLD | HeartbeatOutcome.WAITING:
-            return outcome.value
-        case HeartbeatOutcome.IDLE | HeartbeatOutcome.SKIPPED | HeartbeatOutcome.FAILED:
-            return f"{outcome.value} ({text})"
-        case _:
-            assert_never(outcome)
+    if outcome is HeartbeatOutcome.RUNNING:
+        return "is running"
+    explained = outcome in {HeartbeatOutcome.IDLE, HeartbeatOutcome.SKIPPED, HeartbeatOutcome.FAILED}
+    return f"{outcome.value} ({text})" if explained else outcome.value

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile, zip_longest
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict, Unpack
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
 from pydantic import ValidationError
@@ -139,6 +139,25 @@ def node_assignment(
     )
 
 
+class Queueing(TypedDict, total=False):
+    """As in `tasks.create`."""
+
+    id: TaskId | None
+    parent: TaskId
+    agent: str
+    budget_usd: float | None
+    priority: int
+    dedupe: str
+
+
+async def queue(
+    tx: Connection, principal: PrincipalId, work: Assignment, session: SessionId, **more: Unpack[Queueing]
+) -> TaskId | None:
+    """Queue a run of an agent; None if there is one like it."""
+    payload = work.model_dump(mode="json")
+    return await tasks.create(tx, principal, "agent", Lane.AGENTS, payload=payload, session=session, **more)
+
+
 def top_task(principal: PrincipalId, key: str) -> TaskId:
     """The top task of the tree that a request with this key starts."""
     return TaskId(uuid5(NAMESPACE_OID, f"supaclaw.tree {principal} {key}"))
@@ -157,24 +176,11 @@ async def start(tx: Connection, principal: PrincipalId, request: TreeRequest) ->
     if sharing is not None:
         budget = await sharing.left(tx, budget)
     session = await sessions.start(tx, principal, request.label, unattended=True)
-    made = await tasks.create(
-        tx,
-        principal,
-        "agent",
-        Lane.AGENTS,
-        payload=work.model_dump(mode="json"),
-        session=session,
-        id=id,
-        agent=request.agent,
-        budget_usd=budget,
-        priority=0 if request.most_live is None else -1,
-    )
-    return made or _require(id)
-
-
-def _require(id: TaskId | None) -> TaskId:
-    assert id is not None, "only a task with a key can exist already"
-    return id
+    priority = 0 if request.most_live is None else -1
+    made = await queue(tx, principal, work, session, id=id, agent=request.agent, budget_usd=budget, priority=priority)
+    made = made or id
+    assert made is not None, "only a task with a key can exist already"
+    return made
 
 
 async def find_task(tx: Connection, principal: PrincipalId, which: str) -> TaskId:
@@ -255,17 +261,8 @@ async def fork(tx: Connection, principal: PrincipalId, which: str, at: int, mode
     made = TaskId(uuid4())
     changes = {"fork": made, "forked_from": source, "asked": asked, "model": model, "deliver": False, "call": None}
     work = before.model_copy(update={**changes, "label": max(before.label, label)})
-    await tasks.create(
-        tx,
-        principal,
-        "agent",
-        Lane.AGENTS,
-        payload=work.model_dump(mode="json"),
-        session=session,
-        id=made,
-        agent=place.agent,
-        budget_usd=(await trees.place(tx, source)).budget_usd,
-    )
+    budget = (await trees.place(tx, source)).budget_usd
+    await queue(tx, principal, work, session, id=made, agent=place.agent, budget_usd=budget)
     return made
 
 

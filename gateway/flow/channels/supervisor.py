@@ -4,7 +4,7 @@ credentials."""
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -92,30 +92,27 @@ class _OpenChannel:
     task: asyncio.Task[None]
 
 
+@dataclass(slots=True)
 class ChannelSupervisor:
     """Opens, keeps and shuts channels, and tells the sender which there are.
 
     A channel that another gateway on this database has waits until that one stops or dies.
     """
 
-    def __init__(
-        self,
-        outbound: Outbound,
-        tell_owner: TellOwner,
-        leases: ChannelLeases,
-        signals: Signals,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._outbound = outbound
-        self._leases = leases
-        self._signals = signals
-        self._reports = ChannelReports(tell_owner, monotonic)
-        self._monotonic = monotonic
-        self._open: dict[str, _OpenChannel] = {}
-        self._states: dict[str, str] = {}
-        self._receptions: dict[str, Reception] = {}
-        self._opening: dict[str, float] = {}
+    outbound: Outbound
+    tell_owner: TellOwner
+    leases: ChannelLeases
+    signals: Signals
+    _: KW_ONLY
+    monotonic: Callable[[], float] = time.monotonic
+    _reports: ChannelReports = field(init=False)
+    _open: dict[str, _OpenChannel] = field(default_factory=dict, init=False)
+    _states: dict[str, str] = field(default_factory=dict, init=False)
+    _receptions: dict[str, Reception] = field(default_factory=dict, init=False)
+    _opening: dict[str, float] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._reports = ChannelReports(self.tell_owner, self.monotonic)
 
     @property
     def channels(self) -> Mapping[str, Channel]:
@@ -136,7 +133,7 @@ class ChannelSupervisor:
         """The channels that cannot even try to work, and why; one whose messenger is away, or that is shut, can."""
         tasks = {name: opened.task for name, opened in self._open.items()}
         ended = [name for name, task in tasks.items() if task.cancelled() and not task.cancelling()]
-        slow = [name for name, since in self._opening.items() if self._monotonic() - since > OPEN_SECONDS]
+        slow = [name for name, since in self._opening.items() if self.monotonic() - since > OPEN_SECONDS]
         return dict.fromkeys(ended, "its task has ended") | dict.fromkeys(slow, "it does not come back from opening")
 
     def silent(self) -> Mapping[str, float]:
@@ -171,7 +168,7 @@ class ChannelSupervisor:
     async def stop_receiving(self, *, sending: bool = True) -> None:
         """Take nothing more in. What is known can still be sent; without `sending`, only what is on its way."""
         for name in () if sending else self._open:
-            self._outbound.abandon(name)
+            self.outbound.abandon(name)
         tasks = [opened.task for opened in self._open.values()]
         for task in tasks:
             task.cancel()
@@ -185,7 +182,7 @@ class ChannelSupervisor:
 
     async def _shut(self, name: str, *, again: bool = False) -> None:
         opened = self._open.pop(name)
-        self._outbound.abandon(name)
+        self.outbound.abandon(name)
         opened.task.cancel()
         await asyncio.wait([opened.task])
         self._receptions.pop(name, None)
@@ -195,12 +192,12 @@ class ChannelSupervisor:
 
     async def _give_up(self, name: str) -> None:
         """Another gateway may open it from now on."""
-        self._outbound.part(name)
-        await self._leases.drop(name)
+        self.outbound.part(name)
+        await self.leases.drop(name)
 
     async def _hold(self, name: str, channel: Channel) -> None:
         """Wait until no other gateway has it."""
-        while why := await self._leases.take(name, stays=not channel.capabilities.portable):
+        while why := await self.leases.take(name, stays=not channel.capabilities.portable):
             if self._states[name] != why:
                 log.info("channel.waits", channel=name, why=why)
             self._states[name] = why
@@ -215,28 +212,28 @@ class ChannelSupervisor:
         failures = silences = 0
         await self._hold(name, channel)
         while True:
-            began = self._opening[name] = self._monotonic()
+            began = self._opening[name] = self.monotonic()
             try:
                 try:
                     await channel.open()
                 finally:
                     del self._opening[name]
-                await self._outbound.adopt(name, channel)
-                self._signals.commands.set()  # another instance may have left work
-                self._signals.deliveries.set()
-                self._signals.tasks.set()
+                await self.outbound.adopt(name, channel)
+                self.signals.commands.set()  # another instance may have left work
+                self.signals.deliveries.set()
+                self.signals.tasks.set()
                 self._states[name] = _unheard(channel, silences)
                 patience = 2 ** min(silences, _MOST_PATIENT)
-                self._receptions[name] = Reception(channel, accept, patience, self._monotonic)
+                self._receptions[name] = Reception(channel, accept, patience, self.monotonic)
                 await self._receptions[name].run()
             except ReceptionSilent as exc:
                 silences = 1 if self._receptions[name].heard_at is not None else silences + 1
-                self._outbound.abandon(name)
+                self.outbound.abandon(name)
                 self._states[name] = f"deaf: {exc}; opening again"
                 log.warning("channel.reopened", channel=name, problem=str(exc))
                 await _close(channel)
             except OwnerMustAct as exc:
-                self._outbound.abandon(name)
+                self.outbound.abandon(name)
                 await self._report(name, exc)
                 if not isinstance(channel, LoginChannel):
                     return await self._give_up(name)
@@ -245,14 +242,14 @@ class ChannelSupervisor:
                 await asyncio.sleep(backoff(failures))
             except Exception as exc:
                 failures = self._failures(failures, began)
-                self._outbound.abandon(name)
+                self.outbound.abandon(name)
                 self._states[name] = f"broken: {type(exc).__name__}: {exc}"
                 log.exception("channel.broken", channel=name, again_in=backoff(failures))
                 await _close(channel)
                 await asyncio.sleep(backoff(failures))
 
     def _failures(self, before: int, began: float) -> int:
-        return 1 if self._monotonic() - began > STEADY_SECONDS else before + 1
+        return 1 if self.monotonic() - began > STEADY_SECONDS else before + 1
 
     async def _report(self, name: str, problem: OwnerMustAct) -> None:
         """Tell the owner once, on any channel that reaches them, about a problem that only they can fix."""
@@ -263,14 +260,14 @@ class ChannelSupervisor:
             await self._reports.stopped(name, state)
 
     def _state(self, name: str) -> str:
-        if self._leases.has(name) and (trouble := self._open[name].channel.trouble):
+        if self.leases.has(name) and (trouble := self._open[name].channel.trouble):
             return trouble
         reception = self._receptions.get(name)
         return OPEN if reception is not None and reception.hears else self._states[name]
 
     def _heard_ago(self, name: str) -> float | None:
         heard_at = self._open[name].channel.heard_at
-        return None if heard_at is None else round(max(0.0, self._monotonic() - heard_at), 1)
+        return None if heard_at is None else round(max(0.0, self.monotonic() - heard_at), 1)
 
 
 def _unheard(channel: Channel, silences: int) -> str:

@@ -43,7 +43,7 @@ class Workspaces:
     def __post_init__(self) -> None:
         self._harmless = frozenset(template_hashes())
         owner = self.people.owner.id
-        self.own = Workspace(self.folder, self._labels(self.database, owner, self.folder), self._index_file(owner))
+        self.own = self._at(owner, self.folder, self._index_file(owner))
 
     def root_of(self, principal: PrincipalId) -> Path:
         """The folder of a person's files, which may not exist yet."""
@@ -54,17 +54,14 @@ class Workspaces:
         if self.people.is_owner(principal):
             return self.own
         if principal not in self._built:
-            self._built[principal] = self._build(principal)
+            root = self.root_of(principal)
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._built[principal] = self._at(principal, root, self._index_file(principal))
         return self._built[principal]
 
     def of_fork(self, principal: PrincipalId, fork: TaskId) -> Workspace:
         """The copy of a person's files that a fork of their task uses."""
-        root = self._forks / str(fork)
-        if self.people.is_owner(principal):
-            return Workspace(root, self._labels(self.database, principal, root))
-        workspace = Workspace(root, self._labels(self.database.bound(principal), principal, root))
-        workspace.quota = self._quota(principal, root)
-        return workspace
+        return self._at(principal, self._forks / str(fork))
 
     async def copy_for(self, principal: PrincipalId, fork: TaskId) -> None:
         """Copy the person's current files for a fork, once. Deletes copies that are a week old."""
@@ -78,20 +75,16 @@ class Workspaces:
     def _forks(self) -> Path:
         return self.others.parent / "forks"
 
-    def _build(self, principal: PrincipalId) -> Workspace:
-        root = self.root_of(principal)
-        root.mkdir(parents=True, exist_ok=True, mode=0o700)
+    def _at(self, principal: PrincipalId, root: Path, index: Path | None = None) -> Workspace:
+        if self.people.is_owner(principal):
+            return Workspace(root, self._labels(self.database, principal, root), index)
         # A member's label store holds only their own rows.
-        labels = self._labels(self.database.bound(principal), principal, root)
-        workspace = Workspace(root, labels, self._index_file(principal))
-        workspace.quota = self._quota(principal, root)
+        workspace = Workspace(root, self._labels(self.database.bound(principal), principal, root), index)
+        workspace.quota = self._quotas.setdefault(principal, Quota(root, self.member_mb))
         return workspace
 
     def _index_file(self, principal: PrincipalId) -> Path:
         return self.others.parent / INDEX_FOLDER / str(principal)
-
-    def _quota(self, principal: PrincipalId, root: Path) -> Quota:
-        return self._quotas.setdefault(principal, Quota(root, self.member_mb))
 
     def _labels(self, database: Database, principal: PrincipalId, root: Path) -> ContentLabels:
         def unverified(path: str) -> bool:

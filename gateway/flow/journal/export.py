@@ -20,7 +20,9 @@ _WHO = {"user": "You", "assistant": "Agent", "tool_intent": "Tool call", "tool_r
 
 def export(of: Conversation, rows: Sequence[MessageRow], form: Format) -> str:
     """The whole conversation; `rows` are its entries, with their files."""
-    return _markdown(of, rows) if form == "markdown" else json.dumps(_document(of, rows), ensure_ascii=False, indent=2)
+    if form == "markdown":
+        return _markdown(of, rows)
+    return json.dumps({**_about(of), "messages": [*map(_entry, rows)]}, ensure_ascii=False, indent=2)
 
 
 def lines(of: Conversation, rows: Sequence[MessageRow]) -> str:
@@ -46,10 +48,6 @@ def _section(row: MessageRow) -> str:
     text = quoted(row.text) if row.label or row.tool else row.text
     files = "\n".join(f"- File: {one_line(file.name or file.path, 200)}" for file in row.attached)
     return "\n\n".join(filter(None, (f"### {head}", text, files)))
-
-
-def _document(of: Conversation, rows: Sequence[MessageRow]) -> Json:
-    return {**_about(of), "messages": [_entry(row) for row in rows]}
 
 
 def _about(of: Conversation) -> dict[str, Json]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict, Unpack
 
 import structlog
 
@@ -29,20 +29,22 @@ MAX_CAPTION = 1000
 """UTF-16 units that every messenger accepts as a caption."""
 
 
-def parts(
-    text: str,
-    limit: int,
-    files: Sequence[FileId] = (),
-    buttons: Sequence[Button] = (),
-    reply_to: str | None = None,
-    most_marks: int | None = None,
-    heading: str = "",
-) -> list[OutboxPart]:
+class Attachments(TypedDict, total=False):
+    """What goes with the text of a message."""
+
+    files: Sequence[FileId]
+    buttons: Sequence[Button]
+    reply_to: str | None
+    heading: str
+
+
+def parts(text: str, limit: int, most_marks: int | None = None, **more: Unpack[Attachments]) -> list[OutboxPart]:
     """The text in parts as `split` makes them, the last with the buttons; then the files, in order.
 
     A short text without buttons becomes the caption of the first file. Only the first part is a reply. Every part
     begins with the `heading`.
     """
+    files, buttons, heading = more.get("files", ()), more.get("buttons", ()), more.get("heading", "")
     top = f"{heading}\n\n" if heading else ""
     made = [OutboxPart(f"{top}{each}") for each in split(storable(text), limit - utf16_len(top), most_marks)]
     if made and buttons:
@@ -50,8 +52,8 @@ def parts(
     if len(made) == 1 and files and not buttons and utf16_len(made[0].text) <= MAX_CAPTION:
         made, files = [replace(made[0], file=files[0])], files[1:]
     made += [OutboxPart(heading, file=file) for file in files]
-    if made and reply_to is not None:
-        made[0] = replace(made[0], reply_to=reply_to)
+    if made:
+        made[0] = replace(made[0], reply_to=more.get("reply_to"))
     return made
 
 

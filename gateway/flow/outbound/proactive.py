@@ -5,16 +5,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from time import monotonic
+from typing import Unpack
 
 import structlog
 
 from gateway.domain.channels.channel import Button
 from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.errors import SupaclawError
-from gateway.domain.ids import AddressId, FileId, PrincipalId, TaskId
+from gateway.domain.ids import AddressId, PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import without_headings
 from gateway.flow.live import Live, MessageStored
+from gateway.flow.outbound.parts import Attachments
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
 from gateway.flow.signals import Signals
@@ -83,9 +85,7 @@ class ProactiveMessages:
         origin: str,
         task: TaskId | None = None,
         sent: str | None = None,
-        files: Sequence[FileId] = (),
-        buttons: Sequence[Button] = (),
-        heading: str = "",
+        **more: Unpack[Attachments],
     ) -> MessageRow:
         """Store it in the chat's current session, and queue it, or the shorter text `sent`. Raises `HandedOver`.
 
@@ -98,7 +98,8 @@ class ProactiveMessages:
         await sessions.lock(tx, held.session_id)
         said: AssistantText | Notice = entry
         shown = entry.text if sent is None else sent
-        heading = heading if held.private and isinstance(entry, AssistantText) else ""  # a group trusts nothing
+        trusts = held.private and isinstance(entry, AssistantText)  # a group trusts nothing
+        heading = more["heading"] = more.get("heading", "") if trusts else ""
         if heading:
             said, shown = replace(entry, text=f"{heading}\n\n{without_headings(entry.text)}"), without_headings(shown)
         if isinstance(said, AssistantText):  # a model doesn't read notices
@@ -107,7 +108,7 @@ class ProactiveMessages:
         row = await messages.say(
             tx, held.session_id, principal, said, label=label, origin=origin, address=held.id, task=task
         )
-        await self.outbound.put(tx, held, row.id, shown, files=files, buttons=buttons, heading=heading)
+        await self.outbound.put(tx, held, row.id, shown, **more)
         return row
 
     def committed(self, row: MessageRow) -> None:

@@ -3,17 +3,18 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import structlog
 from cachetools import LRUCache
 
 from gateway.config.failpoints import Failpoints
-from gateway.domain.channels.channel import Button, Capabilities, Channel
+from gateway.domain.channels.channel import Capabilities, Channel
 from gateway.domain.conversation.inbound import OWN_CHANNELS, Address
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId
+from gateway.domain.ids import AddressId, MessageId, OutboxId
 from gateway.flow.outbound.delivery import Delivery, Sent
-from gateway.flow.outbound.parts import Roots, parts
+from gateway.flow.outbound.parts import Attachments, Roots, parts
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
@@ -58,33 +59,13 @@ class Outbound:
         return self._channels.get(at.channel)
 
     async def put(
-        self,
-        tx: Connection,
-        at: AddressRow,
-        message: MessageId,
-        text: str,
-        *,
-        notice: bool = False,
-        files: Sequence[FileId] = (),
-        buttons: Sequence[Button] = (),
-        reply_to: str | None = None,
-        heading: str = "",
+        self, tx: Connection, at: AddressRow, message: MessageId, text: str, **more: Unpack[Attachments]
     ) -> None:
         """Queue a message, as `parts` makes it."""
-        queued = self.parts(at, text, files=files, buttons=buttons, reply_to=reply_to, heading=heading)
-        if queued:
-            await outbox.put(tx, at.principal_id, at.id, message, queued, notice=notice)
+        if queued := self.parts(at, text, **more):
+            await outbox.put(tx, at.principal_id, at.id, message, queued)
 
-    def parts(
-        self,
-        at: AddressRow,
-        text: str,
-        *,
-        files: Sequence[FileId] = (),
-        buttons: Sequence[Button] = (),
-        reply_to: str | None = None,
-        heading: str = "",
-    ) -> Sequence[OutboxPart]:
+    def parts(self, at: AddressRow, text: str, **more: Unpack[Attachments]) -> Sequence[OutboxPart]:
         """A message in parts for its channel; our own channels show the transcript and need none.
 
         `reply_to` is the platform's id of the answered message, shown only in groups.
@@ -93,8 +74,9 @@ class Outbound:
             return ()
         channel = self.channel(at)
         able = channel.capabilities if channel else ANYWHERE
-        answers = None if at.private else reply_to
-        return parts(self.clean(text), able.max_text, files, buttons, answers, able.max_marks, heading)
+        if at.private:
+            more = {**more, "reply_to": None}
+        return parts(self.clean(text), able.max_text, able.max_marks, **more)
 
     async def adopt(self, name: str, channel: Channel) -> None:
         """Send through this open channel from now on, after settling parts that a crash left without a receipt."""
@@ -139,7 +121,7 @@ class Outbound:
             log.warning("outbound.left", addresses=len(self._busy))
 
     def _note_commits(self) -> None:
-        if self.signals.outbox.called:
+        if self.signals.outbox.is_set():
             self._idle.clear()
 
     async def _start_due(self, group: asyncio.TaskGroup) -> None:
@@ -156,7 +138,7 @@ class Outbound:
 
     def _rest(self) -> None:
         """Be idle if nothing is being sent and nothing was committed since the last look."""
-        if not (self._busy or self._passed_over or self.signals.outbox.called):
+        if not (self._busy or self._passed_over or self.signals.outbox.is_set()):
             self._idle.set()
 
     async def _send_all(self, row: OutboxRow) -> None:

@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import assert_never
 
-from gateway.agent.work.task_trees import BadSystemCall, SystemCall, node_assignment, parse_system_call
+from gateway.agent.work.task_trees import BadSystemCall, SystemCall, node_assignment, parse_system_call, queue
 from gateway.domain.conversation.tools import Labelled, ToolClass
 from gateway.domain.conversation.transcript import ToolIntent
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.work.tasks import Assignment, Claim, Lane, Status
+from gateway.domain.work.tasks import Assignment, Claim, Status
 from gateway.domain.work.trees import (
     LONGEST_RESULT,
     MOST_DEEP,
@@ -33,7 +33,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.transcript import sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import ReviewQuestion, ReviewRow
+from gateway.store.trust.reviews import ReviewQuestion
 from gateway.store.work import tasks, trees
 from gateway.store.work.trees import ChildRow
 
@@ -156,16 +156,7 @@ class SystemCalls:
     async def _create(self, call: int, agent: str, text: str) -> None:
         work = node_assignment(text, self.label, private=self.assignment.private, call=call, fork=self.assignment.fork)
         session = await sessions.start(self.tx, self.run.principal_id, self.label, unattended=True)
-        await tasks.create(
-            self.tx,
-            self.run.principal_id,
-            "agent",
-            Lane.AGENTS,
-            payload=work.model_dump(mode="json"),
-            parent=self.run.id,
-            session=session,
-            agent=agent,
-        )
+        await queue(self.tx, self.run.principal_id, work, session, parent=self.run.id, agent=agent)
 
     async def _review(self, call: MessageRow, question: str) -> None:
         name, arguments = "request_human_review", {"question": question}
@@ -178,7 +169,7 @@ class SystemCalls:
             await self._conclude(call, Labelled.own({"error": "expired", "message": f"Nobody answered {row.name}."}))
             self._unanswered = row.name
         else:
-            await self._conclude(call, Labelled.own(_answer(row)))
+            await self._conclude(call, Labelled.own({**row.response, "by": row.decided_by}))
 
     async def _hand_off(self, call: MessageRow, agent: str) -> None:
         if agent not in self.agents:
@@ -239,7 +230,3 @@ def _child_result(child: ChildRow) -> JsonObject:
     if child.status is Status.COMPLETED:
         return {**told, "result": (child.result or "")[:LONGEST_RESULT]}
     return {**told, "error": (child.error or child.status.value)[:LONGEST_RESULT]}
-
-
-def _answer(row: ReviewRow) -> JsonObject:
-    return {**(row.response or {}), "by": row.decided_by}

@@ -11,6 +11,7 @@ import structlog
 
 from gateway.agent.conversation.context import LEFT_OUT
 from gateway.agent.conversation.fit import cut
+from gateway.agent.work.task_trees import queue
 from gateway.domain.conversation.model import PromptPart
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import PrincipalId, TaskId
@@ -19,13 +20,13 @@ from gateway.domain.text.marks import without_marks
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.domain.time import Clock
-from gateway.domain.work.tasks import Assignment, Lane, Status
+from gateway.domain.work.tasks import Assignment, Status
 from gateway.flow.labels import ask_to_vouch
 from gateway.flow.outbound.proactive import PAGE
 from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import sessions
-from gateway.store.work import tasks, triggers
+from gateway.store.work import triggers
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.instructions import built_in, workflow
 
@@ -139,16 +140,8 @@ class Triggers:
             session = await triggers.conversation(
                 tx, self.owner, f"{request.source}/{request.session}", assignment.label
             )
-        task = await tasks.create(
-            tx,
-            self.owner,
-            "agent",
-            Lane.AGENTS,
-            payload=assignment.model_dump(mode="json"),
-            dedupe=f"{triggers.DEDUPE}{uuid4()}",
-            priority=LOWEST,
-            session=session,
-        )
+        dedupe = f"{triggers.DEDUPE}{uuid4()}"
+        task = await queue(tx, self.owner, assignment, session, dedupe=dedupe, priority=LOWEST)
         assert task is not None, "nothing else has this dedupe"
         return task
 

@@ -87,7 +87,7 @@ class Installer:
             Step.BACKUP: self._back_up,
             Step.IMPORT_MEMORIES: self._import_memories,
             Step.INSTALL_PLUGIN: self._install_plugin,
-            Step.CONFIGURE_FLUSH: self._configure_flush,
+            Step.CONFIGURE_FLUSH: lambda: self._configure(flush_edits()),
             Step.WORKSPACE_FILES: self._workspace_files,
             Step.INSTALL_HOOKS: self._install_hooks,
             Step.INSTALL_SKILL: lambda: self._place(self.places.workspace / SKILL_FOLDER),
@@ -205,9 +205,6 @@ class Installer:
             connection.store(self.places, self.remote)
         self._reach()
         self._configure(plugin_edits())
-
-    def _configure_flush(self) -> None:
-        self._configure(flush_edits())
 
     def _workspace_files(self) -> None:
         self._place(self.places.workspace, only=lambda path: path.parent == self.places.workspace)

@@ -86,10 +86,10 @@ class TestWhoHears:
         signals = Signals()
         scheduler = scheduler_on(timeline.world.database, timeline.clock, signals=signals)
         await scheduler.tick()
-        assert not signals.tasks.called
+        assert not signals.tasks.is_set()
         timeline.clock.at = START + HOUR
         await scheduler.tick()
-        assert signals.tasks.called
+        assert signals.tasks.is_set()
 
     async def test_the_steps_are_reached_only_when_something_is_due(self, timeline: Timeline) -> None:
         await timeline.plan(once(START + HOUR))

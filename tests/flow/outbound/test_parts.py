@@ -23,12 +23,12 @@ def test_a_short_text_is_one_part() -> None:
 
 
 def test_buttons_are_under_the_end_of_the_text_and_only_its_beginning_is_a_reply() -> None:
-    made = parts("a" * 20 + "\n\n" + "b" * 20, 30, [ONE], [YES], "m7")
+    made = parts("a" * 20 + "\n\n" + "b" * 20, 30, files=[ONE], buttons=[YES], reply_to="m7")
     assert made == [OutboxPart("a" * 20, reply_to="m7"), OutboxPart("b" * 20, buttons=(YES,)), OutboxPart("", file=ONE)]
 
 
 def test_a_short_text_becomes_the_caption_of_the_first_file() -> None:
-    assert parts("here", 4096, [ONE, TWO], reply_to="m7") == [
+    assert parts("here", 4096, files=[ONE, TWO], reply_to="m7") == [
         OutboxPart("here", file=ONE, reply_to="m7"),
         OutboxPart("", file=TWO),
     ]
@@ -36,15 +36,18 @@ def test_a_short_text_becomes_the_caption_of_the_first_file() -> None:
 
 def test_a_text_too_long_for_a_caption_goes_before_its_files() -> None:
     text = "x" * (MAX_CAPTION + 1)
-    assert parts(text, 4096, [ONE, TWO]) == [OutboxPart(text), OutboxPart("", file=ONE), OutboxPart("", file=TWO)]
+    assert parts(text, 4096, files=[ONE, TWO]) == [OutboxPart(text), OutboxPart("", file=ONE), OutboxPart("", file=TWO)]
 
 
 def test_a_text_with_buttons_is_no_caption_for_not_every_file_can_have_them() -> None:
-    assert parts("really?", 4096, [ONE], [YES]) == [OutboxPart("really?", buttons=(YES,)), OutboxPart("", file=ONE)]
+    assert parts("really?", 4096, files=[ONE], buttons=[YES]) == [
+        OutboxPart("really?", buttons=(YES,)),
+        OutboxPart("", file=ONE),
+    ]
 
 
 def test_a_file_needs_no_words() -> None:
-    assert parts("", 4096, [ONE], reply_to="m7") == [OutboxPart("", file=ONE, reply_to="m7")]
+    assert parts("", 4096, files=[ONE], reply_to="m7") == [OutboxPart("", file=ONE, reply_to="m7")]
 
 
 def test_what_no_database_takes_is_left_out() -> None:

@@ -84,7 +84,7 @@ class TestAccepting:
         label = "select label from sessions s join tasks t on t.session_id = s.id"
         assert await desk.world.value(label) == Label.UNTRUSTED
         assert taken.status is Status.PENDING
-        assert desk.signals.tasks.called
+        assert desk.signals.tasks.is_set()
 
     async def test_the_owners_instructions_come_before_it(self, desk: Desk) -> None:
         file = desk.workspace / ".agents/workflows/ci.md"
