@@ -164,7 +164,8 @@ def _defaults(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def test_every_insert_of_a_text_names_its_label() -> None:
-    schema = (ROOT / "gateway/store/schema.sql").read_text()
+    functions = ROOT / "gateway/store/schema.sql"
+    schema = functions.read_text()
     tables = dict(re.findall(r"create table (\w+) \((.*?)\n\)", schema, re.DOTALL))
     labelled = {name for name, columns in tables.items() if re.search(r"^\s*label smallint", columns, re.MULTILINE)}
     assert labelled == {
@@ -181,10 +182,8 @@ def test_every_insert_of_a_text_names_its_label() -> None:
     }
     inserts = [
         (str(path.relative_to(ROOT)), table, columns)
-        for path in SOURCES
-        for table, columns in re.findall(
-            r"insert into (?:supaclaw\.)?(\w+)(?: as \w+)?\s*(\([^)]*\))?", path.read_text()
-        )
+        for path in (*SOURCES, functions)
+        for table, columns in INSERT.findall(path.read_text())
     ]
     assert {table for _, table, _ in inserts} - labelled <= UNLABELLED
     assert {table for _, table, _ in inserts} >= labelled

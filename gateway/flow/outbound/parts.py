@@ -30,7 +30,7 @@ MAX_CAPTION = 1000
 
 
 class Attachments(TypedDict, total=False):
-    """What goes with the text of a message."""
+    """The files, the buttons, the answered message and the heading of a text."""
 
     files: Sequence[FileId]
     buttons: Sequence[Button]
