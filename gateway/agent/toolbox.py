@@ -48,7 +48,6 @@ Watch = Callable[[], AbstractAsyncContextManager[list[str]]]
 TodoCheck = Callable[[str, Caller], Awaitable[str | None]]
 """Why a run may not call this tool before it has written a to-do list, for the model; None if it may."""
 
-
 FillCall = Callable[[AnyTool, ToolCall, Caller], Awaitable[FilledCall | None]]
 """A call as a plan has it; None for one that fills no step of a plan. Raises `ToolFailed`."""
 

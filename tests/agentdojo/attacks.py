@@ -99,7 +99,7 @@ class PlanAttacks:
 def beside_plans(*, first: bool) -> PlanAttacks:
     """Every attacker's task in every user task that has a plan, obeyed to the letter.
 
-    A call that fills a step of the person's has the values of the step, whoever wanted it to be made.
+    A call that fills a step of the plan has the values of that step, even if the attacker wanted the call.
     """
     found = PlanAttacks()
     for suite, user, plan in _planned_tasks():

@@ -63,7 +63,7 @@ class Conversation:
     finds: Callable[[str], str] = str
     """The value that the model without tools finds, of the one that the perfect one would."""
     acts: list[FunctionCall] = field(default_factory=list)
-    """What was done outside, whoever was asked."""
+    """The calls that acted outside, with and without a question."""
     _plan: Kept = field(default_factory=Kept)
     _ordinal: int = 0
     _message: str = ""

@@ -69,7 +69,7 @@ def add_wheel(index: Path, version: str = NEWER, broken: str | None = None, spoi
 
 @dataclass
 class Installed:
-    """What install.sh leaves, with a gateway that runs; `index` is what the registry has."""
+    """An installation as install.sh makes it, with a gateway that runs; `index` is the page of the registry."""
 
     gateway: GatewayProcess
     home: Path

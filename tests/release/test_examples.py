@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def read(folder: Path) -> list[str]:
-    """What lies there."""
+    """The names of the files in a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 

@@ -18,7 +18,7 @@ SHOWN = {
     "An MCP server": "http://127.0.0.1:9/mcp",
     "Moving from OpenClaw, or from ChatGPT": "Tea, not coffee",
 }
-"""What each of them has to show in the end."""
+"""A text that each tutorial shows at its end."""
 
 
 async def test_each_works_as_written(embedded: GatewayProcess) -> None:  # noqa: F811

@@ -53,7 +53,7 @@ class Office:
         self.contacts: list[Json] = [BOB]
         self.mail: JsonObject = {"when": "at noon", "body": f"Write to {EVE}."}
         self.during: Callable[[], Awaitable[None]] | None = None
-        """What happens while the mail is read."""
+        """Runs while the mail is read."""
 
     def tools(self, _services: Services) -> tuple[AnyTool, ...]:
         async def contacts(_arguments: ToolArguments, _caller: Caller) -> Labelled:
