@@ -199,7 +199,7 @@ async def with_thoughts(conn: Connection, rows: Sequence[MessageRow]) -> list[Me
 
 
 async def thought(conn: Connection, principal: PrincipalId, message: MessageId) -> Thought | None:
-    """What the model thought before one message of this principal."""
+    """The thinking before one message of this principal."""
     sql = "select text, ms as milliseconds from thoughts where message_id = $1 and principal_id = $2"
     return await fetch_first(conn, Thought, sql, message, principal)
 
