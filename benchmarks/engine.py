@@ -21,15 +21,15 @@ import uvloop
 
 from benchmarks.statistics import p95
 from gateway.background.worker import Worker
-from gateway.domain.ids import InstanceId, PrincipalId, TaskId
+from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.principals import Role
 from gateway.domain.work.tasks import Claim, Lane, Status
-from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import migrate
 from gateway.store.people import principals
 from gateway.store.work import schedule_runs, tasks
+from tests.fakes.engine import engine_on
 
 KIND = "bench"
 STARTS, TASKS, WIDE, TREES = 200, 4_000, 50, 10
@@ -99,11 +99,9 @@ async def working(database: Database) -> AsyncIterator[tuple[Worker, Run]]:
     """One process with its worker."""
     run = Run(database)
     worker = Worker(
-        database,
-        InstanceId(uuid4()),
+        engine_on(database),
         {KIND: run},
         (Lane.AGENTS,),
-        Signals(),
         tell_owner=_log,
         works=_works,
         ended=_end,
@@ -136,7 +134,7 @@ async def _start(database: Database, worker: Worker, run: Run, owner: PrincipalI
     task = TaskId(uuid4())
     began = perf_counter()
     await database.run(lambda tx: tasks.create(tx, owner, KIND, Lane.AGENTS, id=task))
-    worker.signals.tasks.set()
+    worker.engine.signals.tasks.set()
     await _over(database, task)
     return run.started[task] - began
 
@@ -144,7 +142,7 @@ async def _start(database: Database, worker: Worker, run: Run, owner: PrincipalI
 async def _join(database: Database, worker: Worker, owner: PrincipalId) -> float:
     began = perf_counter()
     task = await _tree(database, owner)
-    worker.signals.tasks.set()
+    worker.engine.signals.tasks.set()
     await _over(database, task)
     return perf_counter() - began
 
@@ -169,7 +167,7 @@ async def _drain(database: Database, owner: PrincipalId, dsn: str | None) -> flo
             began = perf_counter()
             async with database.connection() as conn:
                 await conn.execute("update tasks set run_at = now() where status = 'pending'")
-            worker.signals.tasks.set()
+            worker.engine.signals.tasks.set()
             await _until(database, DRAINED, 0.02)
             return TASKS / (perf_counter() - began)
     finally:
@@ -225,7 +223,7 @@ async def help_out(dsn: str) -> None:
     """The second process: works until it is killed."""
     async with await Database.connect(dsn) as database, working(database) as (worker, _):
         while True:
-            worker.signals.tasks.set()
+            worker.engine.signals.tasks.set()
             await asyncio.sleep(0.05)
 
 

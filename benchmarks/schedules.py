@@ -11,19 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
+from types import SimpleNamespace
 from typing import TypeVar
 
 from benchmarks.statistics import p95
 from gateway.background.upkeep.schedules import BATCH, Scheduler
-from gateway.config.failpoints import Failpoints
-from gateway.config.machine import SystemClock
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Role
-from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.migrate import migrate
 from gateway.store.people import principals
+from tests.fakes.engine import engine_on
 
 SCHEDULES = 10_000
 LOOKS = 200
@@ -96,7 +95,7 @@ class Lag:
 async def measure(database: TimedDatabase) -> tuple[list[Look], AllAtOnce]:
     """About a minute."""
     await _fill(database)
-    scheduler = Scheduler(database, SystemClock(), Failpoints(None), Signals(), _everybody)
+    scheduler = Scheduler(engine_on(database, people=SimpleNamespace(lets_in=_everybody)))
     await _all_due(database, SCHEDULES)
     await scheduler.tick()  # each has had a run before
     looks = [await _look(database, scheduler, due) for due in DUE]

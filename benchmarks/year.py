@@ -15,6 +15,7 @@ from benchmarks.memory import LONGEST, World
 from gateway.app.storage.database import temporary_database
 from gateway.background.upkeep.housekeeping import Retention
 from gateway.config.machine import SystemClock
+from gateway.config.model import Retention as RetentionSettings
 from gateway.domain.principals import Role
 from gateway.store.connection.pool import Database
 from gateway.store.memory import indexing
@@ -67,7 +68,9 @@ async def measure() -> None:
         await _index(database)
         print(_report("A year", await _sizes(database)))
         began = perf_counter()
-        await Retention(database, Path("nowhere"), lambda: KEPT, lambda: KEPT, SystemClock()).run()
+        await Retention(
+            database, Path("nowhere"), lambda: RetentionSettings(keep=KEPT, thinking=KEPT), SystemClock()
+        ).run()
         print(f"\nCleared in {perf_counter() - began:.0f} s")
         print(_report("After 90 days are kept", await _sizes(database)))
 

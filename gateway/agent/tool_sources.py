@@ -121,25 +121,24 @@ class ToolSource(Protocol):
     @property
     def offers(self) -> Sequence[Offer]:
         """The tools that may be called, as of the last `refresh` or `discover`."""
-        ...
 
     @property
     def more(self) -> bool:
         """Whether `discover` may find further tools."""
-        ...
+        return False
 
     async def refresh(self) -> None:
         """Read the tools stored on this machine. Called when a turn opens, so it makes no requests."""
-        ...
+        return
 
     async def discover(self) -> Sequence[str]:
         """Ask every server. Returns one line in our words for each that failed; never raises for what a server does."""
-        ...
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
-class NamedTools:
-    """The tools of a source that an agent file names."""
+class NamedTools(ToolSource):
+    """The tools of a source that an agent file names; others are not looked for."""
 
     source: ToolSource
     names: frozenset[str]
@@ -148,11 +147,6 @@ class NamedTools:
     def offers(self) -> Sequence[Offer]:
         """The offers with these names."""
         return [offer for offer in self.source.offers if offer.tool.name in self.names]
-
-    @property
-    def more(self) -> bool:
-        """Always False: unnamed tools are not looked for."""
-        return False
 
     async def refresh(self) -> None:
         """Refresh the source."""

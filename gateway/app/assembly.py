@@ -34,7 +34,6 @@ class Parts:
     """The parts that a gateway and a worker share; a gateway also has a way in."""
 
     core: Core
-    workplace: Workplace
     records: Records
     way_out: WayOut
     turns: Turns
@@ -83,10 +82,8 @@ def assemble(
     way_out = build_way_out(core, records)
     turns = build_turns(core, records, way_out, families=families)
     work = build_work(core, records, way_out, turns, workplace=workplace)
-    upkeep = build_upkeep(core, records, way_out, turns, work, workplace=workplace, starts=starts, stop=stop)
-    return Parts(
-        core=core, workplace=workplace, records=records, way_out=way_out, turns=turns, work=work, upkeep=upkeep
-    )
+    upkeep = build_upkeep(core, records, way_out, turns, work, starts=starts, stop=stop)
+    return Parts(core=core, records=records, way_out=way_out, turns=turns, work=work, upkeep=upkeep)
 
 
 def assemble_way_in(parts: Parts) -> WayIn:

@@ -176,7 +176,7 @@ def _health(parts: Parts, channels: "ChannelDirectory") -> HealthParts:
 
 
 def _own_toolbox(environments: AgentEnvironments) -> Toolbox:
-    return environments.of(environments.people.owner.id).toolbox
+    return environments.of(environments.engine.people.owner.id).toolbox
 
 
 async def _access_decided(core: Core) -> None:
@@ -259,7 +259,7 @@ class StatusQuery:
             queue={},
             channels=self.parts.way_out.channels.states,
             today=ModelUse(),
-            vitals=self.parts.upkeep.vitals.now(),
+            vitals=self.parts.upkeep.vitals(),
             unsettled=self.unsettled(),
             database_problem=self.parts.upkeep.health.database_problem or None,
         )

@@ -57,7 +57,7 @@ class Gateway:
         Raises `TryAgainLater`.
         """
         specs = await self.admission.apply(self.parts.core.current.config)
-        await self.parts.workplace.look()
+        await self.parts.work.workplace.look()
         await self._resume()
         return specs
 
@@ -65,7 +65,7 @@ class Gateway:
         """Work until stopped, then let the runs end; raises `OwnerMustAct` if another gateway has taken over."""
         parts, way_out, worker = self.parts, self.parts.way_out, self.parts.work.worker
         inbound, health = self.way_in.inbound, self.parts.upkeep.health
-        self.process.watch_lease(lambda: inbound.waiting)
+        self.process.watch_lease(lambda: inbound.spool.waiting)
         async with asyncio.TaskGroup() as group:
             await self._open_channels(specs, group)
             running = spawn(group, self._loops(listener))
@@ -76,7 +76,7 @@ class Gateway:
             await way_out.channels.stop_receiving(sending=not health.lost)
             await worker.drain(0.0 if health.lost else DRAIN_SECONDS)
             if health.lost:
-                await inbound.drain(DRAIN_SECONDS)
+                await inbound.spool.drain(DRAIN_SECONDS)
             await way_out.outbound.drain(DRAIN_SECONDS)
             await way_out.channels.shut()
             await self._catch_up()

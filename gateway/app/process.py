@@ -72,7 +72,7 @@ class Process:
     async def requeue_interrupted(self) -> None:
         """Queue interrupted tasks again; call it once a start, since it counts deaths. Raises `TryAgainLater`."""
         core = self.parts.core
-        requeue = tasks.died if self.parts.upkeep.vitals.starts.consecutive else tasks.release
+        requeue = tasks.died if self.parts.upkeep.starts.consecutive else tasks.release
         if runs := await core.database.run(lambda tx: requeue(tx, core.instance)):
             log.info("gateway.resumed", runs=runs)
 

@@ -107,7 +107,7 @@ async def _serve(environment: Environment, settings: DatabaseSettings, dsn: str,
             process = Process(parts)
             await waiting.retry(stack, lambda _: process.requeue_interrupted())
             await waiting.retry(stack, lambda _: admission.apply(core.current.config))
-            await parts.workplace.look()
+            await parts.work.workplace.look()
             return partial(_run, process, admission, process.listener(dsn), stop)
 
         if run := await waiting.run_until(stop, start()):

@@ -8,17 +8,16 @@ import structlog
 
 from gateway.domain.conversation.model import ModelsExhausted, Prompt, Reply
 from gateway.domain.conversation.tools import ToolClass
-from gateway.domain.ids import PrincipalId
 from gateway.domain.json import Json
 from gateway.domain.memory.memories import Embedder
 from gateway.domain.principals import Label, Role
-from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Claim
 from gateway.flow.approvals.own_calls import EMBED
+from gateway.flow.engine import Engine
 from gateway.flow.turn.budgets import BudgetedModel, OutOfBudget, SharedBudgets
 from gateway.flow.turn.loop import SizedModel, reply_of
 from gateway.llm.prices import Prices
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.memory import vectors
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewQuestion
@@ -63,15 +62,13 @@ def estimate_embedding(model: str, rows: int, characters: int) -> str:
 class EmbeddingApproval:
     """Asks the owner before a provider embeds more than `FREE_ROWS` rows; an approval holds for its model and rows."""
 
-    database: Database
-    owner: Callable[[], PrincipalId]
-    clock: Clock
+    engine: Engine
 
     async def allowed(self, embedder: Embedder, rows: int) -> bool:
         """Whether this many rows may be embedded now; if not, ask the owner, once for each row count."""
         if rows <= FREE_ROWS or not embedder.name.startswith(PAID_PREFIX):
             return True
-        return await self.database.run(lambda tx: self._allowed(tx, embedder.name, rows))
+        return await self.engine.database.run(lambda tx: self._allowed(tx, embedder.name, rows))
 
     async def _allowed(self, tx: Connection, model: str, rows: int) -> bool:
         most = await vectors.most_rows(tx, EMBED, model)
@@ -83,10 +80,10 @@ class EmbeddingApproval:
                 f"{cost} are to be embedded by {model}; its provider charges for that. "
                 f"A yes holds for up to {2 * rows:,}; until then memory is searched by words."
             )
-            owner = self.owner()
+            owner = self.engine.people.owner.id
             arguments: dict[str, Json] = {"model": model, "rows": 2 * rows}
             question = ReviewQuestion(
                 owner, owner, EMBED, arguments, preview, Label.OWNER, lasts=None, act=ToolClass.PERSIST
             )
-            await reviews.ask(tx, question, self.clock.now())
+            await reviews.ask(tx, question, self.engine.clock.now())
         return False

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -15,8 +16,8 @@ import structlog
 from gateway.domain.errors import RunLost, TryAgainLater
 from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.work.tasks import SLOTS, Claim, Lane, Status, backoff
+from gateway.flow.engine import Engine
 from gateway.flow.files.sync import FileSync
-from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.errors import reaching
 from gateway.store.transcript import messages, sessions
@@ -36,11 +37,9 @@ class Runner(Protocol):
 
     async def run(self, run: Claim) -> None:
         """Do the work and end the task in a transaction of the runner; raises `RunLost` if the run lost it."""
-        ...
 
     async def give_up(self, run: Claim) -> None:
         """End a task whose attempts are used up, and tell its person or parent."""
-        ...
 
 
 @dataclass(slots=True)
@@ -53,11 +52,9 @@ class Worker:
     the history of its origin.
     """
 
-    database: Database
-    instance: InstanceId
+    engine: Engine
     runners: Mapping[str, Runner]
     lanes: Collection[Lane]
-    signals: Signals
     tell_owner: Callable[[str], Awaitable[None]]
     works: Callable[[], Awaitable[bool]]
     ended: Callable[[], Awaitable[None]]
@@ -69,12 +66,12 @@ class Worker:
     _running: dict[TaskId, tuple[Claim, asyncio.Task[None]]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self.signals.cancelled.subscribe(self.cancel)
+        self.engine.signals.cancelled.subscribe(self.cancel)
 
     def limit(self, runs: int | None) -> None:
         """Claim in a lane only while fewer runs than `runs` are active in it; None: up to the lane's slots."""
         self._limit = runs
-        self.signals.tasks.set()
+        self.engine.signals.tasks.set()
 
     def cancel(self, lost: Iterable[TaskId]) -> None:
         """Stop these runs if they are ours; their tasks have been cancelled or taken over already.
@@ -95,14 +92,14 @@ class Worker:
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
-                    self.signals.tasks.clear()
+                    self.engine.signals.tasks.clear()
                     try:
                         await self._claim(group)
                     except TryAgainLater as exc:
                         log.warning("worker.waits", error=str(exc))
                     except Exception:  # active runs must not suffer
                         log.exception("worker.broken")
-                    await self.signals.tasks.wait(POLL_SECONDS)
+                    await self.engine.signals.tasks.wait(POLL_SECONDS)
         finally:
             await self._release()
 
@@ -120,11 +117,11 @@ class Worker:
     async def _claim(self, group: asyncio.TaskGroup) -> None:
         """Claim due tasks; if the reply to the last claim was lost, first return what it may have claimed."""
         if self._unsure:
-            await self.database.run(lambda tx: tasks.disown(tx, self.instance, list(self._running)))
+            await self.engine.database.run(lambda tx: tasks.release(tx, self.engine.instance, self._running))
         self._unsure = True
         if free := self._free():
-            async with self.database.connection() as conn:
-                claimed = await tasks.claim(conn, self.instance, free, list(filter(self.able, self.runners)))
+            async with self.engine.database.connection() as conn:
+                claimed = await tasks.claim(conn, self.engine.instance, free, list(filter(self.able, self.runners)))
             for run in claimed:
                 self._running[run.id] = (run, group.create_task(self._run(run), name=f"{run.kind} {run.id}"))
         self._unsure = False
@@ -172,7 +169,7 @@ class Worker:
         finally:
             if self._same(run):
                 del self._running[run.id]
-            self.signals.tasks.set()
+            self.engine.signals.tasks.set()
 
     async def _work(self, run: Claim) -> None:
         if run.give_ups > GIVE_UPS:
@@ -184,7 +181,7 @@ class Worker:
 
     async def _abandon(self, run: Claim) -> None:
         """End a task that can't even be given up, and close the messages that it should have answered."""
-        closed = await self.database.run(lambda tx: self._end(tx, run))
+        closed = await self.engine.database.run(lambda tx: self._end(tx, run))
         log.error("run.abandoned", kind=run.kind, attempts=run.attempts, closed=closed)
         await self.tell_owner(
             f"A {run.kind} task failed {max(run.attempts - 1, run.alone)} times and was ended; messages left without "
@@ -205,9 +202,11 @@ class Worker:
         await self._put_back(run, delay, error, failed=True)
 
     async def _put_back(self, run: Claim, delay: float, error: str, *, failed: bool) -> None:
+        back = partial(tasks.requeue, run=run, delay=delay, error=error, failed=failed)
+
         async def requeue() -> None:
             with reaching():  # the task is queued again when the database accepts this, even if the reply is lost
-                await self.database.run(lambda tx: tasks.requeue(tx, run, delay=delay, error=error, failed=failed))
+                await self.engine.database.run(back)
 
         with suppress(RunLost):
             await _retry_outages(requeue)
@@ -215,8 +214,8 @@ class Worker:
     async def _release(self) -> None:
         """Requeue interrupted tasks, before their leases expire; if that fails, the next start does it."""
         try:
-            async with self.database.connection() as conn:
-                await tasks.release(conn, self.instance)
+            async with self.engine.database.connection() as conn:
+                await tasks.release(conn, self.engine.instance)
         except TryAgainLater as exc:
             log.warning("worker.release_missed", error=str(exc))
 
@@ -226,8 +225,8 @@ class Worker:
         sent = {run.id: run for run, _ in self._running.values()}
         try:
             owned = await self._renewed(sent)
-            if await self.database.run(tasks.recover):
-                self.signals.tasks.set()
+            if await self.engine.database.run(tasks.recover):
+                self.engine.signals.tasks.set()
         except TryAgainLater as exc:
             log.warning("worker.beat_missed", error=str(exc))
         except Exception:
@@ -238,7 +237,7 @@ class Worker:
     async def _renewed(self, sent: Mapping[TaskId, Claim]) -> set[TaskId]:
         if not sent:
             return set()
-        return await self.database.run(lambda tx: tasks.heartbeat(tx, self.instance, sent.values()))
+        return await self.engine.database.run(lambda tx: tasks.heartbeat(tx, self.engine.instance, sent.values()))
 
     def _same(self, run: Claim) -> bool:
         known = self._running.get(run.id)

@@ -110,7 +110,6 @@ class Transact(Protocol):
 
     async def __call__(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
         """Run `work` and commit; an exception from `work` rolls back."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

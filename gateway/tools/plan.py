@@ -3,38 +3,27 @@
 from dataclasses import dataclass
 
 from gateway.agent.work.plans import Plans
-from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, Tool, ToolClass, Wording
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, ToolClass
 from gateway.domain.json import JsonObject
-from gateway.domain.work.plans import PLAN, PlanArguments
-from gateway.tools import Services
+from gateway.domain.work.plans import PlanArguments
+from gateway.tools import Services, declared, tool
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
     plans: Plans
 
-    async def run(self, arguments: PlanArguments, caller: Caller) -> Labelled:
+    @tool("Planning", "Planned", ToolClass.WRITE, effect=Effect.IDEMPOTENT, private=True)
+    async def plan(self, arguments: PlanArguments, caller: Caller) -> Labelled:
+        """Call this first, before you read anything, if the user wants something sent or changed that depends on what
+        you will read: what the plan has needs no approval later. Steps run in order, each once."""
         pins = self.plans.accept(arguments, caller)
-        tools = [tool for name in pins if (tool := caller.find_tool(name))]
-        roles: JsonObject = {tool.name: dict(tool.roles) for tool in tools if tool.roles}
+        planned = [each for name in pins if (each := caller.find_tool(name))]
+        roles: JsonObject = {each.name: dict(each.roles) for each in planned if each.roles}
         message = "Now make these calls one after the other; leave out what is in values, the gateway fills it."
         return Labelled.own({"planned": pins, "roles": roles, "message": message})
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
     """The tool for plans of the owner's chats."""
-    if services.plans is None:
-        return ()
-    return (
-        Tool(
-            PLAN,
-            "Call this first, before you read anything, if the user wants something sent or changed that depends on "
-            "what you will read: what the plan has needs no approval later. Steps run in order, each once.",
-            PlanArguments,
-            _Plan(services.plans).run,
-            Effect.IDEMPOTENT,
-            kind=ToolClass.WRITE,
-            private=True,
-            wording=Wording("Planning", "Planned"),
-        ),
-    )
+    return declared(_Plan(services.plans)) if services.plans else ()

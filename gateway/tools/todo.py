@@ -6,19 +6,9 @@ from typing import Annotated
 from pydantic import Field
 
 from gateway.agent.work.todo_lists import TodoLists
-from gateway.domain.conversation.tools import (
-    AnyTool,
-    Caller,
-    Effect,
-    Labelled,
-    Tool,
-    ToolArguments,
-    ToolClass,
-    ToolFailed,
-    Wording,
-)
-from gateway.domain.work.todo_lists import TODO, TodoList, TodoStep
-from gateway.tools import Services
+from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, ToolArguments, ToolClass, ToolFailed
+from gateway.domain.work.todo_lists import TodoList, TodoStep
+from gateway.tools import Services, declared, tool
 
 MAX_STEPS = 50
 
@@ -38,7 +28,9 @@ class TodoArguments(ToolArguments):
 class _Todo:
     todo_lists: TodoLists
 
-    async def run(self, arguments: TodoArguments, caller: Caller) -> Labelled:
+    @tool("Noting what to do", "Noted what to do", ToolClass.WRITE, effect=Effect.IDEMPOTENT)
+    async def todo(self, arguments: TodoArguments, caller: Caller) -> Labelled:
+        """Your to-do list for this piece of work. Needed where nobody watches and it takes more than a few calls."""
         if arguments.steps is None and not arguments.done and arguments.trivial is None:
             raise ToolFailed.own("invalid_arguments", "Give steps, done, or trivial.")
         try:
@@ -62,16 +54,4 @@ def _rewritten(todo: TodoList, arguments: TodoArguments) -> TodoList:
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
     """The tool for the to-do list of the caller's run."""
-    if services.todo_lists is None:
-        return ()
-    return (
-        Tool(
-            TODO,
-            "Your to-do list for this piece of work. Needed where nobody watches and it takes more than a few calls.",
-            TodoArguments,
-            _Todo(services.todo_lists).run,
-            Effect.IDEMPOTENT,
-            kind=ToolClass.WRITE,
-            wording=Wording("Noting what to do", "Noted what to do"),
-        ),
-    )
+    return declared(_Todo(services.todo_lists)) if services.todo_lists else ()

@@ -128,16 +128,13 @@ def heart(path: MessagePath, clock: Clock | None = None, **more: Any) -> Heart:
     halt = HeartbeatHalt(lambda: made.config.models)
     environments = replace(path.environments, owner_zone=lambda: made.zone)
     timer = Heartbeat(
-        path.database,
-        path.people,
+        replace(path.parts.work.parts.engine, clock=clock),
         environments,
         lambda: made.config,
         lambda: made.model if made.connected else None,
         SharedBudgets(path.database, lambda: made.limits, clock),
         halt,
         tell,
-        path.signals,
-        clock,
     )
     parts = path.parts.work.parts
     runner = HeartbeatRun(

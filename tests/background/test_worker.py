@@ -21,9 +21,9 @@ from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.schedules import ScheduleDefinition
 from gateway.domain.work.tasks import SLOTS, Assignment, Claim, Lane, Status
-from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Database
 from gateway.store.work import schedule_runs, schedules, tasks
+from tests.fakes.engine import engine_on
 from tests.store.world import World, somebody
 
 
@@ -113,11 +113,9 @@ def worker_of(
 ) -> Worker:
     """One that may run every kind of task."""
     return Worker(
-        database,
-        me or somebody(),
+        engine_on(database, instance=me or somebody()),
         runners,
         lanes,
-        Signals(),
         tell,
         works,
         ended=nothing,
@@ -220,7 +218,7 @@ class TestRuns:
         async with working(worker):
             assert (await runner.ran.get()).id == first
             second = await world.queue()
-            worker.signals.tasks.set()
+            worker.engine.signals.tasks.set()
             assert (await runner.ran.get()).id == second
             await until(world, second, Status.COMPLETED)
 
@@ -247,7 +245,7 @@ class TestRuns:
         async with working(worker):
             for _ in range(SLOTS[Lane.AGENTS]):
                 await runner.ran.get()
-            worker.signals.tasks.set()
+            worker.engine.signals.tasks.set()
             assert worker.running == SLOTS[Lane.AGENTS]
             assert await world.value("select count(*) from tasks where status = 'pending'") == 3
             go.set()
@@ -278,7 +276,7 @@ class TestRuns:
             emptied(runner.ran)
             for _ in range(5):
                 await world.queue()
-            worker.signals.tasks.set()
+            worker.engine.signals.tasks.set()
             for _ in range(2):
                 await runner.ran.get()
             assert worker.running == 2
@@ -332,7 +330,7 @@ class TestCrashes:
             await until(world, task, Status.PENDING)
             runner.work = None
             other = await world.queue()
-            worker.signals.tasks.set()
+            worker.engine.signals.tasks.set()
             assert (await runner.ran.get()).id == other
         seconds = await world.value(
             "select extract(epoch from run_at - updated_at)::int from tasks where id = $1", task
@@ -434,7 +432,7 @@ class TestPoison:
             emptied(poisoned.ran)
             await world.ask("again")
             await world.chat(me)
-            worker.signals.tasks.set()
+            worker.engine.signals.tasks.set()
             assert (await poisoned.ran.get()).attempts == 1
 
     async def test_other_chats_go_on_meanwhile(
@@ -446,7 +444,7 @@ class TestPoison:
         async with working(worker):
             for _ in range(5):
                 healthy = await world.queue()
-                worker.signals.tasks.set()
+                worker.engine.signals.tasks.set()
                 assert (await runner.ran.get()).id == healthy
                 await until(world, healthy, Status.COMPLETED)
             for _ in range(3):
@@ -577,7 +575,7 @@ class TestStops:
             await worker.drain(0.01)
             assert worker.running == 1
             late = await world.queue()
-            worker.signals.tasks.set()
+            worker.engine.signals.tasks.set()
             go.set()
             await worker.drain(10)
             assert worker.running == 0
@@ -645,7 +643,7 @@ class TestOutages:
 
         async def claim(*arguments: object) -> list[Claim]:
             if outages:
-                worker.signals.tasks.set()
+                worker.engine.signals.tasks.set()
                 raise outages.pop()
             return await really(*arguments)
 

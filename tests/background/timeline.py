@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 from gateway.background.upkeep.schedules import Scheduler
 from gateway.config.failpoints import Failpoints
@@ -17,6 +18,7 @@ from gateway.store.work import schedules
 from gateway.store.work.schedules import ScheduleRow
 from gateway.timetable.cron import Cron
 from gateway.timetable.schedules import next_slot
+from tests.fakes.engine import engine_on
 from tests.store.world import World
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -46,7 +48,8 @@ def scheduler_on(
     signals: Signals | None = None,
     may_run: Callable[[Connection, PrincipalId], Awaitable[bool]] = everybody,
 ) -> Scheduler:
-    return Scheduler(database, clock, failpoints or Failpoints(None), signals or Signals(), may_run)
+    people = SimpleNamespace(lets_in=may_run)
+    return Scheduler(engine_on(database, people=people, clock=clock, failpoints=failpoints, signals=signals))
 
 
 def recurring(

@@ -30,7 +30,7 @@ async def gate(path: MessagePath) -> Gate:
     path.people.allow({"fake": Access(allow=frozenset({MEMBER})), "slack": Access(allow=frozenset({"U9"}))})
     await path.outbound.adopt("slack", FakeChannel("slack"))
     inbound, notices, offer = path.inbound.accept, path.notices, path.zones.offer
-    return Gate(path.database, path.people, inbound, notices, path.outbound, path.live, path.signals, offer)
+    return Gate(path.parts.core, inbound, notices, path.outbound, offer)
 
 
 async def offered(path: MessagePath, **who: str) -> str:

@@ -197,7 +197,7 @@ class MessagePath:
         way_in = assemble_way_in(parts)
         self.parts, self.way_in = parts, way_in
         self.model, self.channel, self.workshop = model, channel, workshop
-        self.workplace = parts.workplace
+        self.workplace = parts.work.workplace
         self.environment = parts.core.environment
         self.current = parts.core.current
         self.database = parts.core.database
@@ -221,11 +221,11 @@ class MessagePath:
         self.questions = parts.turns.questions
         self.environments = parts.turns.environments
         self.mcp_connections = parts.turns.mcp
-        self.jail = parts.turns.workshop
+        self.jail = parts.turns.own.commands.workshop
         self.turn_runner = parts.turns.runner
         self.tool_files = parts.turns.own.tool_files
         self.worker = parts.work.worker
-        self.runners = parts.work.runners
+        self.runners = parts.work.worker.runners
         self.file_sync = parts.work.file_sync
         self.tree_control = parts.work.trees
         self.traces = parts.work.traces
@@ -233,7 +233,7 @@ class MessagePath:
         self.job_table = parts.upkeep.job_table
         self.inbound, self.command_runner, self.zones = way_in.inbound, way_in.command_runner, way_in.zones
         self.gate, self.commands, self.page_links = way_in.gate, way_in.commands, way_in.page_links
-        self.vitals = parts.upkeep.vitals.now
+        self.vitals = parts.upkeep.vitals
         self.answers = Answers(self.database, self.live)
 
     @property
@@ -304,7 +304,13 @@ class MessagePath:
         async with asyncio.TaskGroup() as group:
             running = [
                 group.create_task(work())
-                for work in (self.worker.run, self.outbound.run, self.inbound.run, self.journal.run, self.outages.run)
+                for work in (
+                    self.worker.run,
+                    self.outbound.run,
+                    self.inbound.spool.run,
+                    self.journal.run,
+                    self.outages.run,
+                )
             ]
             try:
                 yield

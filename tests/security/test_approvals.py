@@ -160,11 +160,9 @@ async def at_work(path: MessagePath, who: str) -> tuple[list[AnyTool], Label]:
     (environment.workspace.root / "notes").mkdir()
     (environment.workspace.root / "notes/a.md").write_text("a")
     for name in ("one", "two"):
-        await plan(path, principal=principal, name=name, label=path.questions.people.own_label(principal))
+        await plan(path, principal=principal, name=name, label=path.people.own_label(principal))
     async with path.database.transaction() as tx:
-        await memories.add(
-            tx, principal, NewMemory("something known", label=path.questions.people.own_label(principal))
-        )
+        await memories.add(tx, principal, NewMemory("something known", label=path.people.own_label(principal)))
         await schedules.pause(tx, schedules.ScheduleId(2), paused=True, next_run_at=None)
     owner = path.people.is_owner(principal)
     role = Role.OWNER if owner else Role.MEMBER
@@ -177,9 +175,7 @@ async def at_work(path: MessagePath, who: str) -> tuple[list[AnyTool], Label]:
     services = Services(environment.workspace, record, context=context, keep=record)
     if owner:  # others have no commands
         services = replace(services, commands=commands, processes=Processes(commands))
-    return [tool for family in tool_families.discover() for tool in family(services)], path.questions.people.own_label(
-        principal
-    )
+    return [tool for family in tool_families.discover() for tool in family(services)], path.people.own_label(principal)
 
 
 @pytest.mark.parametrize("who", LABELS)

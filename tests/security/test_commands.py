@@ -59,7 +59,7 @@ async def path(database: Database, workspace: Path, model: FakeModel) -> AsyncIt
     path = await build(database, workspace, model, channel=FakeChannel(capabilities=able))
     yield path
     await path.parts.turns.own.processes.close()
-    await path.parts.turns.workshop.close()
+    await path.parts.turns.own.commands.workshop.close()
 
 
 def commands(path: MessagePath) -> WorkspaceCommands:
@@ -228,7 +228,7 @@ async def test_it_is_void_after_a_restart_too(path: MessagePath) -> None:
         await again.ask("/approve A1")
         await again.settled()
         assert await refused(path)
-    await again.parts.turns.workshop.close()
+    await again.parts.turns.own.commands.workshop.close()
     assert not ran(path)
 
 

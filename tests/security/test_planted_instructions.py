@@ -138,7 +138,7 @@ async def path(database: Database, workspace: Path, model: FakeModel) -> AsyncIt
     path = await build(database, workspace, model)
     yield path
     await path.parts.turns.own.processes.close()
-    await path.parts.turns.workshop.close()
+    await path.parts.turns.own.commands.workshop.close()
 
 
 async def test_the_next_trigger_obeys_the_owner_alone_and_the_owner_is_told(path: MessagePath) -> None:

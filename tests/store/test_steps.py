@@ -1,7 +1,10 @@
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import cast
 
 from gateway.domain.conversation.model import Attempt, Reply, Usage
 from gateway.domain.ids import TaskId
+from gateway.domain.work.tasks import Claim
 from gateway.store.work import steps
 from gateway.store.work.steps import ModelUse
 from tests.store.world import World
@@ -13,8 +16,9 @@ REPLY = Reply("hi", (), Usage(100, 20, 50, 0.25), "small", 900, FAILED)
 
 
 async def called(world: World, task: TaskId) -> None:
+    run = cast(Claim, SimpleNamespace(id=task, principal_id=world.principal))
     async with world.database.transaction() as tx:
-        await steps.model_called(tx, task, world.principal, REPLY)
+        await steps.model_called(tx, run, REPLY)
 
 
 async def test_a_trace_has_numbers_and_references_in_order(world: World) -> None:

@@ -252,7 +252,7 @@ class TestRecovery:
         [known] = await world.claim(me)
         [unknown] = await world.claim(me)
         async with world.database.connection() as conn:
-            assert await tasks.disown(conn, me, [known.id]) == 1
+            assert await tasks.release(conn, me, [known.id]) == 1
         assert await world.status(known.id) is Status.RUNNING
         [again] = await world.claim(me)
         assert (again.id, again.attempts) == (unknown.id, 1)

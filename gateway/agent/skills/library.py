@@ -344,13 +344,8 @@ async def undecided_skill(skills: Skills, name: str) -> tuple[Files, Files, str]
 def skill_changes(before: Files, after: Files) -> Sequence[str]:
     """The difference of each file, SKILL.md first."""
     paths = sorted({*before, *after}, key=lambda path: (path.lower() not in ("skill.md", "tool.md"), path))
-    return [
-        _change(path, before.get(path, b""), after.get(path, b"")) for path in paths if _differs(path, before, after)
-    ]
-
-
-def _differs(path: str, before: Files, after: Files) -> bool:
-    return before.get(path) != after.get(path)
+    changed = [path for path in paths if before.get(path) != after.get(path)]
+    return [_change(path, before.get(path, b""), after.get(path, b"")) for path in changed]
 
 
 def _change(path: str, before: bytes, after: bytes) -> str:

@@ -130,7 +130,6 @@ class Fetch(Protocol):
 
     async def __call__(self, url: str, most: int, /) -> bytes:
         """The body of the answer; raises a `SupaclawError` with a text for people."""
-        ...
 
 
 async def no_fetch(_url: str, _most: int) -> bytes:

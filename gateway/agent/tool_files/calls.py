@@ -12,7 +12,7 @@ from gateway.agent.mcp.servers import Credentials
 from gateway.agent.tool_files.confirmed import ConfirmedTool, ToolFiles
 from gateway.agent.tool_files.databases import DatabaseCall, function_of, origin
 from gateway.agent.tool_files.scripts import MAX_RESULT, ScriptCall, described, json_or_text
-from gateway.agent.tool_sources import AnyArguments, Offer
+from gateway.agent.tool_sources import AnyArguments, Offer, ToolSource
 from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.tools import (
     AnyTool,
@@ -223,8 +223,11 @@ def _with(request: Outgoing, credential: Credential, value: str) -> Outgoing:
 
 
 @dataclass
-class DeclaredTools:
-    """The operations and scripts of tool files, as tools of the owner; other people have none."""
+class DeclaredTools(ToolSource):
+    """The operations and scripts of tool files, as tools of the owner; other people have none.
+
+    The files are read when an environment is built.
+    """
 
     principal: PrincipalId
     owner: bool
@@ -232,7 +235,6 @@ class DeclaredTools:
     tokens: AccessTokens
     commands: WorkspaceCommands | None = None
     """The owner's commands, if the kernel can confine scripts."""
-    more: bool = False
 
     @property
     def offers(self) -> Sequence[Offer]:
@@ -249,13 +251,6 @@ class DeclaredTools:
             for each in on:
                 if isinstance(script := each.tool.config, Script):
                     yield ScriptCall(self.files, each, script, self.commands)
-
-    async def refresh(self) -> None:
-        """Do nothing: the files are read when an environment is built."""
-
-    async def discover(self) -> Sequence[str]:
-        """Do nothing: all tools are known."""
-        return ()
 
 
 def _tool(call: _Call) -> AnyTool:

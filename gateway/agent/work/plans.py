@@ -47,11 +47,9 @@ class PlanStore(Protocol):
 
     async def load(self, caller: Caller) -> Plan | None:
         """The plan of the caller's run, if it is still valid."""
-        ...
 
     async def spend(self, caller: Caller, number: int, arguments: str) -> bool:
         """Note on the call that it fills this step, with these arguments; False if the step is no longer open."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,21 +321,18 @@ def _alike(a: StepRow | None, b: StepRow | None) -> bool:
 
 SystemCall: TypeAlias = CreateSubtask | Handoff | RequestHumanReview | SaveIntermediateData | CompleteTask | LoadSkill
 
-_TOOLS: Mapping[str, tuple[type[SystemCall], str]] = {
-    "create_subtask": (
-        CreateSubtask,
-        "Give work to agents: several tasks run side by side. You go on when all have ended, with every result; a "
-        "failed one is a result, too.",
-    ),
-    "handoff": (Handoff, "Let another agent go on with this task instead of you; it sees all that was said here."),
-    "request_human_review": (RequestHumanReview, "Ask a person and wait for the answer: approved or not, a comment."),
-    "save_intermediate_data": (SaveIntermediateData, "Keep fields of data with the task; fields of before stay."),
-    "complete_task": (CompleteTask, "End the task with its result."),
-    "load_skill": (LoadSkill, "The instructions of a skill."),
+_TOOLS: Mapping[str, type[SystemCall]] = {
+    "create_subtask": CreateSubtask,
+    "handoff": Handoff,
+    "request_human_review": RequestHumanReview,
+    "save_intermediate_data": SaveIntermediateData,
+    "complete_task": CompleteTask,
+    "load_skill": LoadSkill,
 }
 
 SYSTEM_TOOL_SPECS = tuple(
-    ToolSpec(name, text, parameters_of(arguments), Label.OWNER) for name, (arguments, text) in _TOOLS.items()
+    ToolSpec(name, " ".join((arguments.__doc__ or "").split()), parameters_of(arguments), Label.OWNER)
+    for name, arguments in _TOOLS.items()
 )
 
 
@@ -345,7 +342,7 @@ class BadSystemCall(Exception):
 
 def parse_system_call(tool: str, arguments: str) -> SystemCall:
     """The parsed arguments of a system tool; raises `BadSystemCall`."""
-    model: type[ToolArguments] = _TOOLS[tool][0]
+    model: type[ToolArguments] = _TOOLS[tool]
     try:
         found = model.model_validate_json(arguments.strip() or "{}")
     except ValidationError as error:

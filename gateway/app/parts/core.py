@@ -4,17 +4,15 @@ from dataclasses import dataclass
 
 from gateway.app.live_config import Embedders, LiveConfig
 from gateway.background.cpu.executor import Cpu
-from gateway.background.jobs import Engine
 from gateway.background.upkeep.housekeeping import Checkpointing
 from gateway.background.worker import Workplace
 from gateway.config.environment import Environment
-from gateway.domain.ids import InstanceId
+from gateway.flow.engine import Engine
 from gateway.flow.files.uploads import Uploads
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.inbound.acceptance import Rehearsal
 from gateway.flow.inbound.persistence import InboundWriter
 from gateway.flow.journal.journal import Journal
-from gateway.flow.live import Live
 from gateway.flow.secrets.guard import LeakGuard
 from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.logs import SecretMask
@@ -23,15 +21,13 @@ from gateway.net.addresses import Rules
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core(Engine):
-    """The parts that exist before all others, those that every job needs among them."""
+    """The parts that exist before all others."""
 
     environment: Environment
     current: LiveConfig
     """The current config.json; ask at each use."""
-    instance: InstanceId
     secrets: LiveSecrets
     mask: SecretMask
-    live: Live
 
     @property
     def guard(self) -> LeakGuard:
@@ -68,14 +64,12 @@ def build_records(core: Core, *, workplace: Workplace, cpu: Cpu) -> Records:
     journal = Journal(core.database, core.people, environment.workspace, environment.data, clock)
     if workplace.kind == "gateway":  # two processes that write one journal file would corrupt it
         core.live.listen(journal.changed)
-    writer = InboundWriter(core.people, journal, core.instance)
+    writer = InboundWriter(core, journal)
     workspaces = Workspaces(
-        database=core.database,
-        people=core.people,
+        engine=core,
         folder=environment.workspace,
         others=environment.data / "principals",
         unverified=journal.check.holds,
-        instance=core.instance,
         member_mb=lambda: core.current.config.limits.member_mb,
     )
     return Records(

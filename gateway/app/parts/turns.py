@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from gateway import tools
 from gateway.agent.exec.commands import WorkspaceCommands
 from gateway.agent.exec.processes import Processes
 from gateway.agent.mcp.servers import LocalServers
 from gateway.agent.skills.library import Skills
 from gateway.agent.skills.sources import guarded
-from gateway.agent.tool_files.calls import AccessTokens
+from gateway.agent.tool_files.calls import AccessTokens, DeclaredTools
 from gateway.agent.tool_files.confirmed import FORM as TOOL_FILES
 from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.work.agents import Agents
@@ -24,7 +23,7 @@ from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.turn.budgets import SharedBudgets
 from gateway.flow.turn.compaction import Compactor
 from gateway.flow.turn.environment import AgentEnvironments, Toolkit
-from gateway.flow.turn.own_tools import DeclaredToolSource, LockWatches, McpSource, OwnTools
+from gateway.flow.turn.own_tools import LockWatches, McpSource, OwnTools
 from gateway.flow.turn.runner import RunFinisher, TurnRunner
 from gateway.net.addresses import Rules
 from gateway.net.mcp.connections import Connections
@@ -32,7 +31,7 @@ from gateway.net.search import WebSearcher
 from gateway.sandbox.remote.client import open_workshop
 from gateway.sandbox.virtual import shell
 from gateway.sandbox.workshop import Workshop
-from gateway.tools import Family
+from gateway.tools import Bash, Family, Web
 from gateway.workspace.files.search import search_files
 from gateway.workspace.files.tree import Workspace
 
@@ -44,7 +43,6 @@ class Turns:
     """The parts that run turns."""
 
     questions: Questions
-    workshop: Workshop
     shells: VirtualShells
     mcp: Connections
     own: OwnTools
@@ -58,68 +56,57 @@ class Turns:
         await self.mcp.close()
         await self.shells.close()
         await self.own.processes.close()
-        await self.workshop.close()
+        await self.own.commands.workshop.close()
 
 
 def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequence[Family]) -> Turns:
     """Build the turns; starts nothing."""
-    database, current, clock = core.database, core.current, core.clock
-    questions = Questions(
-        database=database,
-        people=core.people,
-        proactive=way_out.proactive,
-        clock=clock,
-        signals=core.signals,
-        lasts=lambda: current.config.reviews.expire,
-        remind=lambda: current.config.reviews.remind,
-    )
+    current = core.current
+    questions = Questions(core, way_out.proactive, lambda: current.config.reviews)
     web = _web(core, records)
     workshop = open_workshop(core.environment.state / "scratch", core.environment.workshop)
     shells = VirtualShells(core.environment.state / "shells")
     mcp = Connections(core.net_rules)
     locks = LockWatches(core.environment.data, workshop, way_out.notices.tampered)
     own = _own_tools(core, records, way_out, web, workshop, locks)
-    toolkit = _toolkit(core, records, way_out, families, own, web, mcp, shells)
+    toolkit = _toolkit(core, records, way_out, own, web, mcp, shells)
     environments = AgentEnvironments(
-        database=database,
-        people=core.people,
+        engine=core,
         workspaces=records.workspaces,
         own=own,
+        families=families,
         toolkit=toolkit,
         locks=locks,
         questions=questions,
         clean=core.guard.at("tools"),
         leaks=core.mask.leaks,
-        clock=clock,
         owner_zone=lambda: current.config.owner.timezone,
     )
-    budgets = SharedBudgets(database, current.limits, clock)
+    budgets = SharedBudgets(core.database, current.limits, core.clock)
     return Turns(
         questions=questions,
-        workshop=workshop,
         shells=shells,
         mcp=mcp,
         own=own,
         environments=environments,
         budgets=budgets,
-        runner=_runner(core, environments, budgets),
-        finisher=RunFinisher(database, core.signals, way_out.proactive, core.live, core.failpoints),
+        runner=TurnRunner(
+            engine=core,
+            models=lambda: current.model,
+            limits=current.limits,
+            budgets=budgets,
+            environments=environments,
+            compactor=Compactor(core, current.summary_model, lambda: current.config.compaction.at_tokens),
+        ),
+        finisher=RunFinisher(core, way_out.proactive),
     )
 
 
 def _toolkit(
-    core: Core,
-    records: Records,
-    way_out: WayOut,
-    families: Sequence[Family],
-    own: OwnTools,
-    web: tools.Web,
-    mcp: Connections,
-    shells: VirtualShells,
+    core: Core, records: Records, way_out: WayOut, own: OwnTools, web: Web, mcp: Connections, shells: VirtualShells
 ) -> Toolkit:
-    current = core.current
+    current, tokens = core.current, AccessTokens(core.secrets, web.rules, core.clock)
     return Toolkit(
-        families=families,
         sources=(
             McpSource(
                 configured=lambda: {**own.tool_files.servers, **current.config.tools.mcp},
@@ -128,11 +115,11 @@ def _toolkit(
                 credentials=core.secrets,
                 local=LocalServers(own.commands.workshop, core.environment.data, mcp.rules),
             ),
-            DeclaredToolSource(own.tool_files, AccessTokens(core.secrets, web.rules, core.clock), own.commands),
+            lambda principal, owner, _: DeclaredTools(principal, owner, own.tool_files, tokens, own.commands),
         ),
         send_tool=SendTool(core.database, way_out.outbound, way_out.proactive),
         web=web,
-        bash=tools.Bash(shells.run, current.bash_urls) if shell.is_supported() else None,
+        bash=Bash(shells.run, current.bash_urls) if shell.is_supported() else None,
         find=partial(run_alone, search_files, seconds=SEARCH_SECONDS),
         keep=records.checkpointing.create,
         embedder=records.embedders.embedder,
@@ -140,29 +127,7 @@ def _toolkit(
     )
 
 
-def _runner(core: Core, environments: AgentEnvironments, budgets: SharedBudgets) -> TurnRunner:
-    current = core.current
-    compactor = Compactor(
-        core.database,
-        current.summary_model,
-        lambda: current.config.compaction.at_tokens,
-        core.live,
-        core.failpoints,
-    )
-    return TurnRunner(
-        database=core.database,
-        models=lambda: current.model,
-        limits=current.limits,
-        budgets=budgets,
-        environments=environments,
-        live=core.live,
-        clock=core.clock,
-        failpoints=core.failpoints,
-        compactor=compactor,
-    )
-
-
-def _web(core: Core, records: Records) -> tools.Web:
+def _web(core: Core, records: Records) -> Web:
     """The web for tools; its rules and its search follow the configuration at each request."""
 
     def rules() -> Rules:
@@ -172,11 +137,11 @@ def _web(core: Core, records: Records) -> tools.Web:
     search = WebSearcher(lambda: core.current.config.tools.web.search, core.net_rules)
     # Processes that share a data folder each have their own state folder.
     scratch = ScratchFolder(core.environment.state / "web-pages")
-    return tools.Web(rules, search, WebPages(records.cpu, scratch).read)
+    return Web(rules, search, WebPages(records.cpu, scratch).read)
 
 
 def _own_tools(
-    core: Core, records: Records, way_out: WayOut, web: tools.Web, workshop: Workshop, locks: LockWatches
+    core: Core, records: Records, way_out: WayOut, web: Web, workshop: Workshop, locks: LockWatches
 ) -> OwnTools:
     workspace, fetch, owner = records.workspaces.own, guarded(web.rules), core.people.owner.id
     watch = locks.of(owner, workspace)

@@ -1,7 +1,7 @@
 """Upkeep: timed jobs, the watches on the process, and its health."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from asyncio import Event
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -15,14 +15,14 @@ from gateway.background.budgets import EmbeddingApproval
 from gateway.background.upkeep.event_loop import LagMonitor
 from gateway.background.upkeep.health import Health, notify_systemd
 from gateway.background.upkeep.heartbeat import Heartbeat
-from gateway.background.upkeep.housekeeping import LogPruning, RestartNotice, Retention, SecretReload
+from gateway.background.upkeep.housekeeping import Retention, SecretReload, prune_logs, report_restarts
 from gateway.background.upkeep.memory_index import FilePassages, Indexing
 from gateway.background.upkeep.ram import MemoryCeiling, ceiling
-from gateway.background.upkeep.schedules import CONSOLIDATION_INTERVAL, Consolidation, Scheduler
+from gateway.background.upkeep.schedules import CONSOLIDATION_INTERVAL, Scheduler, queue_consolidations
 from gateway.background.upkeep.timers import Interval, JobTable, Look, Loops, Periodic, only_if
-from gateway.background.upkeep.vitals import VitalsReport
 from gateway.background.worker import POLL_WORKPLACE_SECONDS, Workplace
 from gateway.config.data.instance import StartHistory
+from gateway.domain.health import Vitals
 from gateway.domain.text import tokens
 from gateway.domain.work.tasks import BEAT_SECONDS
 from gateway.domain.work.trees import FILES as TREE_FILES
@@ -46,32 +46,23 @@ class Upkeep:
     job_table: JobTable
     heartbeat: Heartbeat
     indexing: Indexing
-    vitals: VitalsReport
+    starts: StartHistory
+    vitals: Callable[[], Vitals]
+    """The vitals as of the last look of each watch, for /status and the Health page; asks none to look again."""
     loops: Loops
     """The loops that start with the process. They use the monotonic clock, so setting the system clock stops none."""
 
 
 def build_upkeep(
-    core: Core,
-    records: Records,
-    way_out: WayOut,
-    turns: Turns,
-    work: Work,
-    *,
-    workplace: Workplace,
-    starts: StartHistory,
-    stop: asyncio.Event,
+    core: Core, records: Records, way_out: WayOut, turns: Turns, work: Work, *, starts: StartHistory, stop: Event
 ) -> Upkeep:
     """Build the upkeep; starts nothing."""
     environment, current, clock = core.environment, core.current, core.clock
     health = Health(
-        database=core.database,
-        instance=core.instance,
+        engine=core,
         file=environment.state / "health",
         stuck=way_out.channels.stuck,
         stop=stop,
-        clock=clock,
-        signals=core.signals,
         held=way_out.leases.held,
     )
     lag = LagMonitor(health.check_after_freeze)
@@ -84,65 +75,57 @@ def build_upkeep(
         tell=way_out.notices.tell_owner,
     )
     heartbeat = _heartbeat(core, way_out, turns, work)
-    indexing = _indexing(core, records, workplace)
-    looks = _looks(core, records, turns, work, heartbeat, indexing, workplace, way_out.notices.tell_owner)
-    job_table = _job_table(core, looks, workplace)
+    indexing = _indexing(core, records, work.workplace)
+    looks = _looks(core, records, way_out, turns, work, heartbeat, indexing)
+    job_table = _job_table(core, looks, work.workplace)
+
+    def vitals() -> Vitals:
+        files = turns.environments.reading or (work.file_sync.state if work.file_sync.on else None)
+        return Vitals(
+            loop=lag.lag,
+            memory=ram.memory,
+            channels=way_out.channels.vitals,
+            unclean_ends=starts.ended(clock.now(), DAY),
+            checkpoints="off" if current.config.checkpoints.every is None else records.checkpointing.state,
+            files=files,
+            heartbeat=heartbeat.state,
+            jobs=job_table.dates,
+        )
+
     return Upkeep(
         health=health,
         job_table=job_table,
         heartbeat=heartbeat,
         indexing=indexing,
-        vitals=VitalsReport(
-            lag=lag,
-            ram=ram,
-            channels=way_out.channels,
-            starts=starts,
-            checkpointing=records.checkpointing,
-            environments=turns.environments,
-            file_sync=work.file_sync,
-            heartbeat=heartbeat,
-            job_table=job_table,
-            config=lambda: current.config,
-            clock=clock,
-        ),
+        starts=starts,
+        vitals=vitals,
         loops={
             "lag": lag.run,
-            "restarts": RestartNotice(environment.state, starts, way_out.notices.tell_owner, clock).run,
-            **{each.name: each.run for each in _periodic(core, way_out, work, workplace, health, ram)},
+            "restarts": partial(report_restarts, environment.state, starts, way_out.notices.tell_owner, clock),
+            **{each.name: each.run for each in _periodic(core, way_out, work, health, ram)},
         },
     )
 
 
 def _heartbeat(core: Core, way_out: WayOut, turns: Turns, work: Work) -> Heartbeat:
     return Heartbeat(
-        database=core.database,
-        people=core.people,
+        engine=core,
         environments=turns.environments,
         config=lambda: core.current.config,
         model=core.current.heartbeat_model,
         budgets=turns.budgets,
-        halt=work.halt,
+        halt=work.parts.halt,
         tell_owner=way_out.notices.tell_owner,
-        signals=core.signals,
-        clock=core.clock,
     )
 
 
 def _indexing(core: Core, records: Records, workplace: Workplace) -> Indexing:
-    passages = FilePassages(core.database, records.workspaces.of, core.clock, core.guard.at("files"))
-    return Indexing(
-        core.database,
-        records.embedders.embedder,
-        only_if(lambda: workplace.here, passages.look),
-        EmbeddingApproval(core.database, lambda: core.people.owner.id, core.clock).allowed,
-        core.clock,
-        core.failpoints,
-    )
+    passages = FilePassages(core, records.workspaces.of, core.guard.at("files"))
+    files = only_if(lambda: workplace.here, passages.look)
+    return Indexing(core, records.embedders.embedder, files, EmbeddingApproval(core).allowed)
 
 
-def _periodic(
-    core: Core, way_out: WayOut, work: Work, workplace: Workplace, health: Health, ram: MemoryCeiling
-) -> Sequence[Periodic]:
+def _periodic(core: Core, way_out: WayOut, work: Work, health: Health, ram: MemoryCeiling) -> Sequence[Periodic]:
     refusals = RefusalKeeper(core.database, core.current.refusals, way_out.notices.tell_owner, core.clock)
     return (
         Periodic("leases and health file", RENEW_SECONDS, health.look),
@@ -151,7 +134,7 @@ def _periodic(
         Periodic("channels", 5.0, way_out.channels.look),
         Periodic("memory", 10.0, ram.look),
         Periodic("systemd", 10.0, partial(notify_systemd, core.environment.notify_socket, "WATCHDOG=1")),
-        Periodic("workspace", POLL_WORKPLACE_SECONDS, workplace.look),
+        Periodic("workspace", POLL_WORKPLACE_SECONDS, work.workplace.look),
     )
 
 
@@ -162,39 +145,26 @@ def _job_table(core: Core, looks: Mapping[str, Look], workplace: Workplace) -> J
 
 
 def _looks(
-    core: Core,
-    records: Records,
-    turns: Turns,
-    work: Work,
-    heartbeat: Heartbeat,
-    indexing: Indexing,
-    workplace: Workplace,
-    tell_owner: Callable[[str], Awaitable[None]],
+    core: Core, records: Records, way_out: WayOut, turns: Turns, work: Work, heartbeat: Heartbeat, indexing: Indexing
 ) -> Mapping[str, Look]:
     """The jobs of the job table, by name; people see the name and the date."""
-    current, clock, database = core.current, core.clock, core.database
+    current, clock, database, workplace = core.current, core.clock, core.database, work.workplace
     first = clock.monotonic() + FIRST_CHECKPOINT_SECONDS
-    clearing = Retention(
-        database,
-        core.environment.workspace / TREE_FILES,
-        lambda: current.config.retention.keep,
-        lambda: current.config.retention.thinking,
-        clock,
-    )
-    logs = LogPruning(core.environment.state / "logs", lambda: current.config.logs.keep, clock)
-    consolidation = Consolidation(database, core.signals)
+    tree_files = core.environment.workspace / TREE_FILES
+    clearing = Retention(database, tree_files, lambda: current.config.retention, clock)
+    logs = partial(prune_logs, core.environment.state / "logs", lambda: current.config.logs.keep, clock)
+    tell_owner, keeps_files = way_out.notices.tell_owner, workplace.kind == "gateway"
     # A worker beside a gateway leaves the files to the gateway.
-    keeps_files = workplace.kind == "gateway"
     return {
-        SCHEDULES: Scheduler(database, clock, core.failpoints, core.signals, core.people.lets_in).look,
+        SCHEDULES: Scheduler(core).look,
         "heartbeat": only_if(lambda: workplace.here, heartbeat.look),
         "approvals": turns.questions.look,
         SECRETS: SecretReload(core.secrets, clock).look,
         EMBED: indexing.look,
         FILES: only_if(lambda: keeps_files or not workplace.here, work.file_sync.look),
         "backup": ScheduledBackup(core.environment, lambda: current.config, database, tell_owner, clock).look,
-        "consolidation": Interval(lambda: CONSOLIDATION_INTERVAL, consolidation.look, clock).look,
+        "consolidation": Interval(lambda: CONSOLIDATION_INTERVAL, partial(queue_consolidations, core), clock).look,
         "checkpoints": Interval(lambda: current.config.checkpoints.every, records.checkpointing.run, clock, first).look,
-        LOG_PRUNING: Interval(lambda: DAY, logs.run, clock).look,
+        LOG_PRUNING: Interval(lambda: DAY, logs, clock).look,
         "retention": Interval(lambda: DAY, clearing.run, clock, first).look,
     }

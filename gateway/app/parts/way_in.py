@@ -31,7 +31,7 @@ class WayIn:
     @property
     def loops(self) -> Loops:
         """The loops that run while a gateway runs."""
-        return {"gate": self.gate.run, "commands": self.command_runner.retry, "spool": self.inbound.run}
+        return {"gate": self.gate.run, "commands": self.command_runner.retry, "spool": self.inbound.spool.run}
 
 
 def build_way_in(core: Core, records: Records, way_out: WayOut, turns: Turns, upkeep: Upkeep) -> WayIn:
@@ -40,14 +40,14 @@ def build_way_in(core: Core, records: Records, way_out: WayOut, turns: Turns, up
     zones = ZoneOffers(core.database, turns.environments, way_out.proactive)
     page_links = PageLinks(core.current.config.web.public_url, core.clock)
     command_runner = CommandRunner(
-        database=core.database,
+        engine=core,
         commands=found,
         services=CommandServices(
             models=core.current.describe,
             chosen_model=core.current.chosen_model,
             voice=lambda: core.current.config.voice,
             limits=core.current.limits,
-            vitals=upkeep.vitals.now,
+            vitals=upkeep.vitals,
             sign_in_link=page_links.sign_in,
             secret_link=page_links.secret,
             note_zone=zones.note,
@@ -55,40 +55,20 @@ def build_way_in(core: Core, records: Records, way_out: WayOut, turns: Turns, up
             processes=turns.own.processes,
         ),
         outbound=way_out.outbound,
-        people=core.people,
-        signals=core.signals,
-        instance=core.instance,
-        live=core.live,
-        clock=core.clock,
-        failpoints=core.failpoints,
     )
     inbound = InboundFlow(
-        database=core.database,
-        people=core.people,
+        engine=core,
         commands=found.keys(),
         run_command=command_runner.run,
-        signals=core.signals,
-        live=core.live,
         writer=records.writer,
         rehearsal=records.rehearsal,
-        failpoints=core.failpoints,
         journal=records.journal,
         outages=way_out.outages,
         notices=way_out.notices,
-        clock=core.clock,
         clean=core.guard.at("inbound"),
     )
     core.signals.memory_low.subscribe_call(inbound.forget)
-    gate = Gate(
-        database=core.database,
-        people=core.people,
-        accept=inbound.accept,
-        notices=way_out.notices,
-        outbound=way_out.outbound,
-        live=core.live,
-        signals=core.signals,
-        offer_zone=zones.offer,
-    )
+    gate = Gate(core, inbound.accept, way_out.notices, way_out.outbound, zones.offer)
     return WayIn(
         gate=gate, inbound=inbound, commands=found, command_runner=command_runner, zones=zones, page_links=page_links
     )

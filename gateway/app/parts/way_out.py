@@ -29,26 +29,16 @@ class WayOut(Delivery):
 
 def build_way_out(core: Core, records: Records) -> WayOut:
     """Build the way out; starts nothing."""
-    database, signals = core.database, core.signals
-    outbound = Outbound(
-        database=database,
-        failpoints=core.failpoints,
-        signals=signals,
-        roots=records.workspaces.root_of,
-        clean=core.guard.at("outbound"),
-    )
-    proactive = ProactiveMessages(
-        database=database, outbound=outbound, live=core.live, signals=signals, configured=core.current.enabled_channels
-    )
+    outbound = Outbound(core, records.workspaces.root_of, core.guard.at("outbound"))
+    proactive = ProactiveMessages(core, outbound, core.current.enabled_channels)
     notices = Notices(core.people, proactive)
-    leases = ChannelLeases(database, core.instance)
+    leases = ChannelLeases(core.database, core.instance)
     return WayOut(
-        live=core.live,
         outbound=outbound,
         proactive=proactive,
         notices=notices,
         outages=Outages(records.rehearsal.succeeds, outbound, core.clock),
-        follow_up=DeliveryFollowUp(database, core.people, proactive, signals),
+        follow_up=DeliveryFollowUp(core, proactive),
         leases=leases,
-        channels=ChannelSupervisor(outbound, notices.tell_owner, leases, signals),
+        channels=ChannelSupervisor(outbound, notices.tell_owner, leases, core.signals),
     )

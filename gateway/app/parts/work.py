@@ -1,6 +1,5 @@
 """Work: the worker and its jobs, the files that machines share, and task trees."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gateway.agent.work.task_trees import Trees
@@ -11,14 +10,13 @@ from gateway.background import jobs
 from gateway.background.budgets import BackgroundModel
 from gateway.background.cpu.executor import ScratchFolder
 from gateway.background.cpu.extraction import TextExtraction
-from gateway.background.jobs import AgentParts, FileParts, JobParts, Models
+from gateway.background.jobs import FileParts, JobParts, Models
 from gateway.background.upkeep.heartbeat import HeartbeatHalt
-from gateway.background.worker import Runner, TaskPlacement, Worker, Workplace
+from gateway.background.worker import TaskPlacement, Worker, Workplace
 from gateway.domain.work.tasks import Lane
 from gateway.flow.files.sync import FileSync
-from gateway.flow.signals import Signals
 from gateway.flow.trees.control import TraceFollowers, TreeControl
-from gateway.flow.turn.environment import AgentEnvironments
+from gateway.flow.turn.runner import AgentParts
 from gateway.store.work import schedule_runs
 
 
@@ -28,36 +26,17 @@ class Work:
 
     worker: Worker
     parts: JobParts
-    runners: Mapping[str, Runner]
     file_sync: FileSync
-    placement: TaskPlacement
+    workplace: Workplace
     trees: TreeControl
     traces: TraceFollowers
-    halt: HeartbeatHalt
-
-
-@dataclass(frozen=True, slots=True)
-class RunAftercare:
-    """The steps after the end of each run."""
-
-    file_sync: FileSync
-    environments: AgentEnvironments
-    signals: Signals
-
-    async def __call__(self) -> None:
-        """Request a synchronisation of changed files, and drop finished to-do lists."""
-        if self.file_sync.on:
-            self.file_sync.want()
-            self.signals.files.set()
-        await self.environments.drop_todo_lists()
 
 
 def build_work(core: Core, records: Records, way_out: WayOut, turns: Turns, *, workplace: Workplace) -> Work:
     """Build the work; starts nothing."""
     tell_owner, environments = way_out.notices.tell_owner, turns.environments
     file_sync = FileSync(
-        database=core.database,
-        people=core.people,
+        engine=core,
         workspaces=records.workspaces,
         locks_of=lambda principal: environments.of(principal).locks,
         data=core.environment.data,
@@ -65,38 +44,33 @@ def build_work(core: Core, records: Records, way_out: WayOut, turns: Turns, *, w
         rules=core.net_rules,
         at_home=lambda: workplace.here,
         tell_owner=tell_owner,
-        clock=core.clock,
-        failpoints=core.failpoints,
     )
-    placement = TaskPlacement(workplace, file_sync)
+
+    async def tidy() -> None:
+        """Request a synchronisation of changed files after each run, and drop finished to-do lists."""
+        if file_sync.on:
+            file_sync.want()
+            core.signals.files.set()
+        await environments.drop_todo_lists()
+
     halt = HeartbeatHalt(lambda: core.current.config.models)
     parts = _job_parts(core, records, way_out, turns, file_sync, halt)
-    runners = jobs.discover(parts)
     return Work(
         worker=Worker(
-            database=core.database,
-            instance=core.instance,
-            runners=runners,
+            engine=core,
+            runners=jobs.discover(parts),
             lanes=(Lane.CHAT, Lane.FILES, Lane.AGENTS),
-            signals=core.signals,
             tell_owner=tell_owner,
             works=records.rehearsal.succeeds,
-            ended=RunAftercare(file_sync, environments, core.signals),
+            ended=tidy,
             abandoned=schedule_runs.mark_failed,
-            able=placement.able,
+            able=TaskPlacement(workplace, file_sync).able,
         ),
         parts=parts,
-        runners=runners,
         file_sync=file_sync,
-        placement=placement,
-        trees=TreeControl(
-            core.database,
-            core.people.owner.id,
-            Trees(turns.own.agents, lambda: core.current.config.budgets),
-            core.signals,
-        ),
+        workplace=workplace,
+        trees=TreeControl(core, core.people.owner.id, Trees(turns.own.agents, lambda: core.current.config.budgets)),
         traces=TraceFollowers(core.database, core.instance),
-        halt=halt,
     )
 
 
@@ -119,13 +93,12 @@ def _job_parts(
             uploads=records.uploads,
             journal=records.journal,
             extraction=TextExtraction(
-                database=core.database,
+                engine=core,
                 workspaces=records.workspaces,
                 cpu=records.cpu,
                 scratch=ScratchFolder(core.environment.state / "ingest"),
                 hear=current.hear,
                 budgets=turns.budgets,
-                failpoints=core.failpoints,
             ),
         ),
         models=Models(

@@ -11,12 +11,13 @@ import structlog
 from pydantic import TypeAdapter
 
 from gateway.background.cpu.executor import Cpu, CpuJobFailed, ScratchFolder
-from gateway.config.failpoints import Failpoints, Step
+from gateway.config.failpoints import Step
 from gateway.domain.conversation.model import Highest, Reply
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Role
 from gateway.domain.work.tasks import Claim, Lane
+from gateway.flow.engine import Engine
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.turn.budgets import OutOfBudget, SharedBudgets
 from gateway.llm.errors import ModelError
@@ -111,20 +112,19 @@ log = structlog.get_logger(__name__)
 class TextExtraction:
     """Extracts the text of stored files, one after another."""
 
-    database: Database
+    engine: Engine
     workspaces: Workspaces
     cpu: Cpu
     scratch: ScratchFolder
     hear: Callable[[], Transcribe | None]
     budgets: SharedBudgets
-    failpoints: Failpoints
 
     async def read(self, run: Claim, principal: PrincipalId, id: FileId) -> bool:
         """Store the text of the file, or the reason why it can't be read; raises `RunLost`, `TryAgainLater`.
 
         Returns whether a later try may have more success, which is then planned.
         """
-        file = await self.database.read(lambda conn: files.by_id(conn, principal, id))
+        file = await self.engine.database.read(lambda conn: files.by_id(conn, principal, id))
         assert file is not None, "files are never forgotten"
         workspace = self.workspaces.of(principal)
         try:
@@ -137,19 +137,19 @@ class TextExtraction:
         except (WorkspaceError, CpuJobFailed, ValueError) as exc:
             log.warning("file.not_read", file=str(id), error=str(exc))
             problem = _line(f"it could not be read: {exc}")
-            await tasks.step(self.database, run, lambda tx: files.derived(tx, file.id, problem=problem))
+            await tasks.step(self.engine.database, run, lambda tx: files.derived(tx, file.id, problem=problem))
             return False
         if derived.problem:
             log.info("file.not_all_read", file=str(id), problem=derived.problem)
-        self.failpoints.reach(Step.INGEST_READ)
+        self.engine.failpoints.reach(Step.INGEST_READ)
         derived = replace(derived, text=text, view=view)
 
         async def store(tx: Connection) -> None:
             await _note_derived(tx, file, derived, again=said.temporary)
             if said.reply is not None:
-                await steps.model_called(tx, run.id, run.principal_id, said.reply)
+                await steps.model_called(tx, run, said.reply)
 
-        await tasks.step(self.database, run, store)
+        await tasks.step(self.engine.database, run, store)
         return said.temporary
 
     async def _transcribed(

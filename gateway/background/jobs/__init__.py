@@ -10,60 +10,31 @@ from gateway.background.budgets import BackgroundModel
 from gateway.background.cpu.extraction import TextExtraction
 from gateway.background.upkeep.heartbeat import HeartbeatHalt
 from gateway.background.worker import Runner
-from gateway.config.failpoints import Failpoints
 from gateway.domain.conversation.model import Usage
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.settings import VoiceReply
-from gateway.domain.time import Clock
-from gateway.flow.approvals.questions import Questions
-from gateway.flow.files.sync import FileSync
+from gateway.domain.work.tasks import Claim, Status
+from gateway.flow.engine import Engine
 from gateway.flow.files.uploads import Uploads
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.inbound.spool import Outages
 from gateway.flow.journal.journal import Journal
-from gateway.flow.live import Live
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
-from gateway.flow.people import People
-from gateway.flow.signals import Signals
-from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.turn.loop import SizedModel
-from gateway.flow.turn.runner import RunFinisher, TurnRunner
+from gateway.flow.turn.runner import AgentParts
 from gateway.flow.unattended.schedule_results import DeliveryFollowUp
-from gateway.store.connection.pool import Database
 from gateway.store.delivery.addresses import AddressRow
+from gateway.store.work import tasks
 
 OUT_OF_ATTEMPTS = "out of attempts"
 """The error of a task whose attempts are used up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    """The parts that every job needs."""
-
-    database: Database
-    people: People
-    clock: Clock
-    failpoints: Failpoints
-    signals: Signals
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentParts:
-    """The parts that run turns of the agent."""
-
-    environments: AgentEnvironments
-    runner: TurnRunner
-    finisher: RunFinisher
-    questions: Questions
-    file_sync: FileSync
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """The ways to reach the people of a run."""
 
-    live: Live
     outbound: Outbound
     proactive: ProactiveMessages
     outages: Outages
@@ -125,6 +96,17 @@ class JobParts:
     halt: HeartbeatHalt
     heartbeat_channel: Callable[[], str | None]
     """The channel for heartbeat messages, as configured; None: the channel on which the owner wrote last."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A runner whose tasks just end as failed once their attempts are used up."""
+
+    engine: Engine
+
+    async def give_up(self, run: Claim) -> None:
+        """End the task."""
+        await self.engine.database.run(lambda tx: tasks.finish(tx, run, Status.FAILED, error=OUT_OF_ATTEMPTS))
 
 
 def discover(parts: JobParts) -> dict[str, Runner]:

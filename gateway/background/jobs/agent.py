@@ -5,16 +5,17 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from gateway.agent.work.task_trees import TASK
-from gateway.background.jobs import OUT_OF_ATTEMPTS, AgentParts, Delivery, Engine, JobParts, Models
+from gateway.background.jobs import OUT_OF_ATTEMPTS, Delivery, JobParts, Models
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.principals import Label
-from gateway.domain.work.tasks import Assignment, Claim, Status
+from gateway.domain.work.tasks import Assignment, Claim, Status, TurnResult
+from gateway.flow.engine import Engine
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.people import NOT_LET_IN
 from gateway.flow.trees.node import NodeRuns
 from gateway.flow.turn.opening import OpenedTurn, PromptOpening
-from gateway.flow.turn.runner import TurnResult
+from gateway.flow.turn.runner import AgentParts
 from gateway.flow.unattended.completion import Origin, ScheduleOrigin, TaskOrigin, TriggerOrigin, UnattendedFinisher
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses
@@ -41,26 +42,15 @@ class AgentRun:
     _nodes: NodeRuns = field(init=False)
 
     def __post_init__(self) -> None:
-        engine, agents, delivery = self.engine, self.agents, self.delivery
-        proactive, database = delivery.proactive, engine.database
-        self._finisher = UnattendedFinisher(
-            database, self.workspaces, delivery.outbound, proactive, agents.finisher, engine.clock
-        )
+        engine, delivery, proactive = self.engine, self.delivery, self.delivery.proactive
+        finisher = self.agents.finisher
+        self._finisher = UnattendedFinisher(engine, self.workspaces, delivery.outbound, proactive, finisher)
         self._origins = {
             "schedule": ScheduleOrigin(proactive, delivery.follow_up.follow, engine.signals),
             "trigger": TriggerOrigin(proactive),
             TASK: TaskOrigin(proactive),
         }
-        self._nodes = NodeRuns(
-            database,
-            agents.runner,
-            agents.environments.own.skills,
-            self.models.agent,
-            agents.questions,
-            engine.clock,
-            engine.failpoints,
-            agents.file_sync.after_turn,
-        )
+        self._nodes = NodeRuns(engine, self.agents, self.models.agent)
 
     async def run(self, run: Claim) -> None:
         """Answer the prompt and deliver the answer; raises `RunLost` if the run was cancelled or taken over."""

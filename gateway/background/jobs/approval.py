@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gateway.agent.loop import MAY_HAVE_RUN
 from gateway.agent.toolbox import ApprovedCall, ToolOutcome
-from gateway.background.jobs import Engine, JobParts
+from gateway.background.jobs import JobParts
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.diff import legible
 from gateway.domain.conversation.model import ToolCall
@@ -16,6 +16,7 @@ from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.approvals.own_calls import OWN_CALLS
 from gateway.flow.approvals.questions import Questions
+from gateway.flow.engine import Engine
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
 from gateway.flow.turn.steps import Fence

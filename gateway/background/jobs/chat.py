@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.background.jobs import OUT_OF_ATTEMPTS, AgentParts, Delivery, Engine, JobParts, Models
+from gateway.background.jobs import OUT_OF_ATTEMPTS, Delivery, JobParts, Models
 from gateway.config.failpoints import Step
 from gateway.domain.channels.channel import Channel
 from gateway.domain.conversation import digest
@@ -13,7 +13,8 @@ from gateway.domain.errors import DatabaseDown
 from gateway.domain.principals import Label
 from gateway.domain.settings import voice_reply
 from gateway.domain.text import marks
-from gateway.domain.work.tasks import Claim, Lane, Status
+from gateway.domain.work.tasks import Claim, Lane, Status, TurnResult
+from gateway.flow.engine import Engine
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.live import TurnEnded, TurnStarted
 from gateway.flow.outbound.parts import abridge
@@ -21,7 +22,7 @@ from gateway.flow.trees.node import NO_AGENT, chat_part
 from gateway.flow.turn.loop import SizedModel
 from gateway.flow.turn.opening import ChatOpening, OpenedChat
 from gateway.flow.turn.presence import drafts, seen_reaction, typing
-from gateway.flow.turn.runner import RunOutcome, TurnResult
+from gateway.flow.turn.runner import AgentParts, RunOutcome
 from gateway.flow.turn.steps import Sink
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
@@ -49,7 +50,7 @@ class ChatTurns:
         if opened is None:
             return
         self.engine.failpoints.reach(Step.TURN_TAKEN)
-        self.delivery.live.publish(opened.session, TurnStarted(opened.asked_ids, run))
+        self.engine.live.publish(opened.session, TurnStarted(opened.asked_ids, run))
         channel = self.delivery.outbound.channel(opened.at)
         async with seen_reaction(channel, opened.at, opened.asked):
             try:
@@ -58,7 +59,7 @@ class ChatTurns:
                 self.delivery.outages.note(opened.at.address, private=opened.at.private)
                 raise
             finally:
-                self.delivery.live.publish(opened.session, TurnEnded(run))
+                self.engine.live.publish(opened.session, TurnEnded(run))
 
     async def give_up(self, run: Claim) -> None:
         """Report that the attempts are used up; the next message starts fresh."""

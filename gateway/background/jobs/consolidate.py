@@ -7,13 +7,14 @@ import structlog
 
 from gateway.agent.memory.search import recall_limit
 from gateway.background.budgets import BackgroundModel
-from gateway.background.jobs import OUT_OF_ATTEMPTS, Engine, JobParts
+from gateway.background.jobs import OUT_OF_ATTEMPTS, JobParts
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.model import Reply
 from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.domain.memory.memories import Kind
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
+from gateway.flow.engine import Engine
 from gateway.memory.consolidation import (
     ConsolidationVerdict,
     ShownMemories,
@@ -58,7 +59,7 @@ class Consolidate:
         async def store(tx: Connection) -> None:
             await tasks.hold(tx, run)
             for one in judged:
-                await steps.model_called(tx, run.id, run.principal_id, one.reply)
+                await steps.model_called(tx, run, one.reply)
             await _apply(tx, run.principal_id, judged, changed)
             await consolidation.done(tx, run.principal_id, changed.upto if len(judged) == len(asked) else None)
             await tasks.finish(tx, run, Status.COMPLETED)

@@ -1,16 +1,14 @@
 """`describe`: a model describes a file in one line, if one is connected and the budget allows it."""
 
 from dataclasses import dataclass
-from uuid import UUID
 
 from gateway.agent.conversation.context import safe_line
 from gateway.background.budgets import BackgroundModel
-from gateway.background.jobs import OUT_OF_ATTEMPTS, JobParts
+from gateway.background.jobs import Job, JobParts
 from gateway.domain.conversation.model import Prompt, Reply, SystemMessage, UserMessage
-from gateway.domain.ids import FileId
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.files.workspaces import Workspaces
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.files import files
 from gateway.store.files.files import FileRow
 from gateway.store.work import steps, tasks
@@ -30,38 +28,26 @@ _MARKER = "=== file ==="
 
 
 @dataclass(slots=True)
-class Describe:
+class Describe(Job):
     """Describes on a best-effort basis: the description made without a model stays until there is a better one."""
 
-    database: Database
     workspaces: Workspaces
     model: BackgroundModel
 
     async def run(self, run: Claim) -> None:
         """Ask the model once; raises `RunLost`."""
-        file = await self._file(run)
+        file = await self.engine.database.read(lambda conn: files.of_task(conn, run))
         reply = await self._asked(run, file) if file else None
 
         async def store(tx: Connection) -> None:
             await tasks.hold(tx, run)
             if file is not None and reply is not None:
-                await steps.model_called(tx, run.id, run.principal_id, reply)
+                await steps.model_called(tx, run, reply)
                 if line := safe_line(reply.text.strip().partition("\n")[0], MAX_CHARS):
                     await files.describe(tx, file.id, line)
             await tasks.finish(tx, run, Status.COMPLETED)
 
-        await self.database.run(store)
-
-    async def give_up(self, run: Claim) -> None:
-        """End the task; the description made without a model stays."""
-        await self.database.run(lambda tx: tasks.finish(tx, run, Status.FAILED, error=OUT_OF_ATTEMPTS))
-
-    async def _file(self, run: Claim) -> FileRow | None:
-        async with self.database.connection() as conn:
-            match await tasks.payload(conn, run.id):
-                case {"file": str(id)}:
-                    return await files.by_id(conn, run.principal_id, FileId(UUID(id)))
-        return None
+        await self.engine.database.run(store)
 
     async def _asked(self, run: Claim, file: FileRow) -> Reply | None:
         if (model := self.model.connected()) is None:
@@ -79,4 +65,4 @@ async def _prompt(workspace: Workspace, file: FileRow) -> Prompt:
 
 def runner(parts: JobParts) -> Describe:
     """The runner of `describe` tasks."""
-    return Describe(parts.engine.database, parts.files.workspaces, parts.models.summary)
+    return Describe(parts.engine, parts.files.workspaces, parts.models.summary)

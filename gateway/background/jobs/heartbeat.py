@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import structlog
 
 from gateway.agent.work.heartbeat import NO_MODEL, Occasion, heartbeat_prompt, news_in, outcome_of
-from gateway.background.jobs import OUT_OF_ATTEMPTS, AgentParts, Engine, JobParts
+from gateway.background.jobs import OUT_OF_ATTEMPTS, JobParts
 from gateway.background.upkeep.heartbeat import HeartbeatHalt
 from gateway.domain.conversation.model import ModelsExhausted
 from gateway.domain.conversation.transcript import AssistantText, Notice
@@ -14,11 +14,12 @@ from gateway.domain.health import HeartbeatOutcome
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import heading
 from gateway.domain.work.schedules import UTC_ZONE
-from gateway.domain.work.tasks import Claim, Status
+from gateway.domain.work.tasks import Claim, Status, TurnResult
+from gateway.flow.engine import Engine
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.turn.loop import SizedModel
 from gateway.flow.turn.opening import OpenedTurn, PromptOpening
-from gateway.flow.turn.runner import RunOutcome, TurnResult
+from gateway.flow.turn.runner import AgentParts, RunOutcome
 from gateway.llm.errors import ErrorKind
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import structlog
 
-from gateway.background.jobs import OUT_OF_ATTEMPTS, Engine, FileParts, JobParts
+from gateway.background.jobs import OUT_OF_ATTEMPTS, FileParts, JobParts
 from gateway.config.failpoints import Step
 from gateway.domain.channels.channel import FetchDelayed, FetchFailed
 from gateway.domain.conversation.inbound import Address
@@ -17,8 +17,9 @@ from gateway.domain.conversation.transcript import Notice
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
+from gateway.flow.engine import Engine
 from gateway.flow.files.uploads import UploadRefused
-from gateway.flow.live import Live, MessageStored
+from gateway.flow.live import MessageStored
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.turn.presence import typing
@@ -51,7 +52,6 @@ class Ingest:
     engine: Engine
     files: FileParts
     outbound: Outbound
-    live: Live
     proactive: ProactiveMessages
 
     async def run(self, run: Claim) -> None:
@@ -104,15 +104,14 @@ class Ingest:
 
     def _changed(self, session: SessionId, message: MessageId) -> None:
         """Show the new state of the message's files."""
-        self.live.publish(session, MessageStored(message))
+        self.engine.live.publish(session, MessageStored(message))
         self.files.journal.rewrite(session)
 
     async def _left(self, run: Claim) -> tuple[MessageRow, list[PendingAttachment]]:
         """The message as it is now, and its remaining files."""
         async with self.engine.database.connection() as conn:
-            match await tasks.payload(conn, run.id):
-                case {"message": int(id)} if row := await messages.get(conn, MessageId(id)):
-                    return row, await attachments.incomplete(conn, row.id)
+            if row := await messages.of_task(conn, run):
+                return row, await attachments.incomplete(conn, row.id)
         raise ValueError("the task names no message")
 
     @asynccontextmanager
@@ -183,5 +182,4 @@ async def _end(tx: Connection, run: Claim, message: MessageRow, wait: float) -> 
 
 def runner(parts: JobParts) -> Ingest:
     """The runner of `ingest` tasks."""
-    delivery = parts.delivery
-    return Ingest(parts.engine, parts.files, delivery.outbound, delivery.live, delivery.proactive)
+    return Ingest(parts.engine, parts.files, parts.delivery.outbound, parts.delivery.proactive)

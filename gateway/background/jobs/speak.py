@@ -8,10 +8,9 @@ from time import monotonic
 import structlog
 from markdown_it.tree import SyntaxTreeNode
 
-from gateway.background.jobs import OUT_OF_ATTEMPTS, Delivery, Engine, JobParts, Models, Speech
+from gateway.background.jobs import Delivery, Job, JobParts, Models, Speech
 from gateway.domain.conversation.inbound import OWN_CHANNELS
 from gateway.domain.conversation.model import Highest, Reply, Usage
-from gateway.domain.ids import MessageId
 from gateway.domain.principals import Role
 from gateway.domain.text.markdown import Renderer
 from gateway.domain.work.tasks import Claim, Status
@@ -36,10 +35,9 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class Speaking:
+class Speaking(Job):
     """Best effort: without a recording the text stands alone. Part and task are stored together, so it comes once."""
 
-    engine: Engine
     delivery: Delivery
     workspaces: Workspaces
     models: Models
@@ -47,7 +45,7 @@ class Speaking:
 
     async def run(self, run: Claim) -> None:
         """Make the recording and queue it; raises `RunLost`."""
-        answer, speech = await self._answer(run), self.models.speech()
+        answer, speech = await self.engine.database.read(lambda conn: messages.of_task(conn, run)), self.models.speech()
         text = spoken(self.delivery.outbound.clean(answer.text)) if answer else ""
         if answer is None or speech is None or not text:
             await self.engine.database.run(lambda tx: tasks.finish(tx, run, Status.COMPLETED))
@@ -64,17 +62,6 @@ class Speaking:
         reply = _reply(speech, usage, began)
         await self.engine.database.run(lambda tx: self._store(tx, run, answer, file, reply))
         self.delivery.proactive.committed(answer)
-
-    async def give_up(self, run: Claim) -> None:
-        """End the task; the text was sent."""
-        await self.engine.database.run(lambda tx: tasks.finish(tx, run, Status.FAILED, error=OUT_OF_ATTEMPTS))
-
-    async def _answer(self, run: Claim) -> MessageRow | None:
-        async with self.engine.database.connection() as conn:
-            match await tasks.payload(conn, run.id):
-                case {"message": int(id)}:
-                    return await messages.get(conn, MessageId(id))
-        return None
 
     async def _kept(self, run: Claim, answer: MessageRow, sound: bytes) -> Written:
         """The file of the recording; raises `ModelError` if it is none, and `WorkspaceError`."""
@@ -93,7 +80,7 @@ class Speaking:
         await self.delivery.outbound.put(tx, at, answer.id, "", files=[kept.id])
         if at.channel in OWN_CHANNELS:
             await attachments.add_kept(tx, run.principal_id, answer.id, at.channel, [kept.announced])
-        await steps.model_called(tx, run.id, run.principal_id, reply)
+        await steps.model_called(tx, run, reply)
         await tasks.finish(tx, run, Status.COMPLETED)
 
     async def _failed(self, run: Claim, error: ModelError | OutOfBudget | WorkspaceError) -> None:

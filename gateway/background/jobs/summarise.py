@@ -18,7 +18,7 @@ from gateway.agent.conversation.compaction import (
     without_model,
 )
 from gateway.background.budgets import BackgroundModel
-from gateway.background.jobs import OUT_OF_ATTEMPTS, JobParts
+from gateway.background.jobs import Job, JobParts
 from gateway.domain.conversation.model import Reply
 from gateway.domain.ids import SessionId
 from gateway.domain.json import Json
@@ -26,7 +26,7 @@ from gateway.domain.memory.memories import Category, Kind, NewMemory
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.turn.loop import MIN_PROMPT_TOKENS
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.files import attachments
 from gateway.store.memory import memories
 from gateway.store.transcript import messages, sessions
@@ -49,10 +49,12 @@ class _Ended:
 
 
 @dataclass(slots=True)
-class Summarise:
-    """Asks a model once, at the end of a conversation; without a model, rules make the summary."""
+class Summarise(Job):
+    """Asks a model once, at the end of a conversation; without a model, rules make the summary.
 
-    database: Database
+    A conversation whose task failed keeps its last messages instead.
+    """
+
     model: BackgroundModel
 
     async def run(self, run: Claim) -> None:
@@ -68,20 +70,16 @@ class Summarise:
         async def store(tx: Connection) -> None:
             await tasks.hold(tx, run)
             if reply is not None:
-                await steps.model_called(tx, run.id, run.principal_id, reply)
+                await steps.model_called(tx, run, reply)
             if ended is not None:
                 await _store(tx, run, ended, made)
             await tasks.finish(tx, run, Status.COMPLETED)
 
-        await self.database.run(store)
-
-    async def give_up(self, run: Claim) -> None:
-        """End the task as failed; the conversation keeps its last messages instead of a summary."""
-        await self.database.run(lambda tx: tasks.finish(tx, run, Status.FAILED, error=OUT_OF_ATTEMPTS))
+        await self.engine.database.run(store)
 
     async def _ended(self, run: Claim) -> _Ended | None:
         """The conversation to summarise; None if it is too short."""
-        async with self.database.connection() as conn:
+        async with self.engine.database.connection() as conn:
             match await tasks.payload(conn, run.id):
                 case {"session": str(id), **more}:
                     session, until = SessionId(UUID(id)), more.get("until")
@@ -121,4 +119,4 @@ async def _store(tx: Connection, run: Claim, ended: _Ended, sections: Sections) 
 
 def runner(parts: JobParts) -> Summarise:
     """The runner of `summarise` tasks."""
-    return Summarise(parts.engine.database, parts.models.cheap)
+    return Summarise(parts.engine, parts.models.cheap)

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from uuid import UUID
 
 from gateway.background.cpu.extraction import TextExtraction
-from gateway.background.jobs import OUT_OF_ATTEMPTS, Engine, JobParts
-from gateway.domain.ids import FileId
+from gateway.background.jobs import Job, JobParts
 from gateway.domain.work.tasks import Claim, Status
 from gateway.store.connection.pool import Connection
 from gateway.store.files import files
@@ -17,20 +15,17 @@ MAX_WAIT_SECONDS = 3600.0
 
 
 @dataclass(slots=True)
-class Transcribing:
-    """Waits longer and longer, an hour at most; a changed configuration of the models ends the wait."""
+class Transcribing(Job):
+    """Waits longer and longer, an hour at most; a changed configuration of the models ends the wait.
 
-    engine: Engine
+    After a failure the problem stays, and sending or reading the file tries again.
+    """
+
     extraction: TextExtraction
 
     async def run(self, run: Claim) -> None:
         """Try once; raises `RunLost`, `TryAgainLater`."""
-        async with self.engine.database.connection() as conn:
-            match await tasks.payload(conn, run.id):
-                case {"file": str(id)}:
-                    file = await files.by_id(conn, run.principal_id, FileId(UUID(id)))
-                case _:
-                    file = None
+        file = await self.engine.database.read(lambda conn: files.of_task(conn, run))
         failed = file is not None and not file.text_path
         if file is not None and (file.derived_at is None or (failed and self.extraction.hear() is not None)):
             failed = await self.extraction.read(run, file.principal_id, file.id)
@@ -44,10 +39,6 @@ class Transcribing:
                 await tasks.finish(tx, run, Status.COMPLETED)
 
         await self.engine.database.run(end)
-
-    async def give_up(self, run: Claim) -> None:
-        """End the task; the problem stays, and sending or reading the file tries again."""
-        await self.engine.database.run(lambda tx: tasks.finish(tx, run, Status.FAILED, error=OUT_OF_ATTEMPTS))
 
 
 def runner(parts: JobParts) -> Transcribing:

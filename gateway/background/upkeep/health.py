@@ -15,8 +15,7 @@ from gateway.config.data.files import write_regular
 from gateway.config.machine import boot_seconds
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
-from gateway.domain.time import Clock
-from gateway.flow.signals import Signals
+from gateway.flow.engine import Engine
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.migrate import check_not_outdated
 from gateway.store.work import instances
@@ -102,13 +101,10 @@ class Health:
     the process at once. `stuck` says which channels cannot even try to work, and why.
     """
 
-    database: Database
-    instance: InstanceId
+    engine: Engine
     file: Path
     stuck: Callable[[], Mapping[str, str]]
     stop: asyncio.Event
-    clock: Clock
-    signals: Signals
     held: Collection[str]
     """Further leases of this instance; read at each look."""
     healthy: bool = field(default=True, init=False)
@@ -172,30 +168,30 @@ class Health:
     async def _taken(self) -> bool:
         """Renew the leases; return whether all are ours. After a freeze, use a new connection: old ones may be dead."""
         if not self._over:
-            return await self._take(self.database)
-        async with asyncio.timeout(ANSWER_SECONDS), await self.database.apart() as apart:
+            return await self._take(self.engine.database)
+        async with asyncio.timeout(ANSWER_SECONDS), await self.engine.database.apart() as apart:
             return await self._take(apart)
 
     async def _take(self, database: Database) -> bool:
         asked = boot_seconds()
         async with database.connection() as conn:
             names = self._names()
-            lost = names - await instances.take_leases(conn, names, self.instance, instances.LEASE_SECONDS)
+            lost = names - await instances.take_leases(conn, names, self.engine.instance, instances.LEASE_SECONDS)
             for name in (given_up := names - self._names()):
-                await instances.drop_lease(conn, name, self.instance)
+                await instances.drop_lease(conn, name, self.engine.instance)
             if held := lost <= given_up:
                 self._renewed_at = asked
                 await check_not_outdated(conn)
         return held
 
     def _names(self) -> set[str]:
-        return {instances.life_lease(self.instance), *self.held}
+        return {instances.life_lease(self.engine.instance), *self.held}
 
     def _lose(self) -> None:
         log.error("health.lease_lost", problem="another gateway has taken over what this one held")
         self.lost = True
         self.stop.set()
-        self.signals.lost.publish(None)
+        self.engine.signals.lost.publish(None)
 
     def _channels_work(self) -> bool:
         stuck = self.stuck()
@@ -204,10 +200,10 @@ class Health:
         return not stuck
 
     async def _write(self) -> bool:
-        now = self.clock.monotonic()
+        now = self.engine.clock.monotonic()
         if self._written_at is not None and now - self._written_at < FILE_SECONDS:
             return True
-        stamp = f"{self.clock.now():%Y-%m-%dT%H:%M:%SZ}\n".encode()
+        stamp = f"{self.engine.clock.now():%Y-%m-%dT%H:%M:%SZ}\n".encode()
         try:
             await asyncio.to_thread(write_regular, self.file, stamp)
         except OSError as exc:

@@ -13,13 +13,12 @@ from gateway.config.model import Config
 from gateway.config.value_types import ActiveHours
 from gateway.domain.health import HeartbeatOutcome, HeartbeatResult
 from gateway.domain.settings import ModelSettings
-from gateway.domain.time import Clock, zone
-from gateway.flow.people import People
-from gateway.flow.signals import Signals
+from gateway.domain.time import zone
+from gateway.flow.engine import Engine
 from gateway.flow.turn.budgets import SharedBudgets
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.turn.loop import SizedModel
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.work import heartbeats
 from gateway.store.work.budgets import Period
 from gateway.store.work.heartbeats import Pulse
@@ -66,28 +65,25 @@ class Heartbeat:
     `model` returns None if none is connected.
     """
 
-    database: Database
-    people: People
+    engine: Engine
     environments: AgentEnvironments
     config: Callable[[], Config]
     model: Callable[[], SizedModel | None]
     budgets: SharedBudgets
     halt: HeartbeatHalt
     tell_owner: Callable[[str], Awaitable[None]]
-    signals: Signals
-    clock: Clock
     state: str | None = None
 
     async def beat(self) -> HeartbeatResult:
         """Make a heartbeat now, whatever is configured; if one is running, return that one."""
-        async with self.database.connection() as conn:
-            pulse = await heartbeats.begin(conn, self.clock.now())
+        async with self.engine.database.connection() as conn:
+            pulse = await heartbeats.begin(conn, self.engine.clock.now())
         return await self._beat(pulse)
 
     async def look(self) -> datetime | None:
         """Make a heartbeat if one is due; return when to look again."""
-        now = self.clock.now()
-        async with self.database.connection() as conn:
+        now = self.engine.clock.now()
+        async with self.engine.database.connection() as conn:
             pulse = await heartbeats.begin(conn, now)
             if max(pulse.at, pulse.looked) > now + AHEAD:
                 pulse = await heartbeats.set_back(conn, now)
@@ -102,10 +98,10 @@ class Heartbeat:
         """Make the heartbeat after `pulse`, unless that one still runs or another process made it."""
         if pulse.outcome is HeartbeatOutcome.RUNNING:
             return pulse.beat
-        now, owner = self.clock.now(), self.people.owner.id
+        now, owner = self.engine.clock.now(), self.engine.people.owner.id
         persona = await asyncio.to_thread(self.environments.of(owner).persona)
         instructed, idle = instructs(persona.heartbeat), unreadable(persona.heartbeat) or NOTHING
-        async with self.database.connection() as conn:
+        async with self.engine.database.connection() as conn:
             found = await heartbeats.concerns(conn, owner, max(pulse.looked, now - LONGEST_LOOK), now)
         after = await self._after(pulse, now, None if instructed or found else idle)
 
@@ -115,12 +111,12 @@ class Heartbeat:
                 await heartbeats.ask(tx, owner, Occasion(at=now, concerns=tuple(found)).model_dump(mode="json"))
             return noted
 
-        if not await self.database.run(note):
-            async with self.database.connection() as conn:
+        if not await self.engine.database.run(note):
+            async with self.engine.database.connection() as conn:
                 return (await heartbeats.begin(conn, now)).beat
         log.info("heartbeat.beat", outcome=after.outcome.value, found=len(found), instructed=instructed)
         if after.outcome is HeartbeatOutcome.RUNNING:
-            self.signals.tasks.set()
+            self.engine.signals.tasks.set()
         self.state = self._told(after, self._due(after, now), now)
         if after.broke != pulse.broke:
             await self.tell_owner(f"The heartbeat is paused: {after.text}.")
@@ -143,7 +139,7 @@ class Heartbeat:
     async def _broke(self, now: datetime) -> str | None:
         """Why the budget allows no model today; None if it does."""
         limit = self.config().heartbeat.day_usd
-        spent = await self.database.read(lambda conn: heartbeats.spent(conn, Period.DAY.start(now)))
+        spent = await self.engine.database.read(lambda conn: heartbeats.spent(conn, Period.DAY.start(now)))
         if used_up(spent, limit):
             allowed = f"heartbeat.day_usd allows {dollars(limit or 0.0)}"
             return f"heartbeats cost {dollars(spent)} today, and {allowed}; it resumes tomorrow (UTC)"
@@ -159,7 +155,7 @@ class Heartbeat:
     def _zone(self) -> tzinfo | None:
         """The time zone of the active hours, else the owner's; None for the machine's."""
         hours = self.config().heartbeat.active_hours
-        name = (hours.zone if hours else None) or self.environments.of(self.people.owner.id).zone()
+        name = (hours.zone if hours else None) or self.environments.of(self.engine.people.owner.id).zone()
         return zone(name) if name else None
 
     def _told(self, pulse: Pulse, due: datetime | None, now: datetime) -> str:

@@ -16,6 +16,7 @@ from gateway.background.cpu.executor import run_alone
 from gateway.config.data.files import read_regular, replace_regular
 from gateway.config.data.instance import InstanceLock, StartHistory, record_notice
 from gateway.config.environment import Environment
+from gateway.config.model import Retention as RetentionSettings
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.json import Json
@@ -23,7 +24,7 @@ from gateway.domain.time import Clock
 from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.logs import prune
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.transcript import messages, thoughts
+from gateway.store.transcript import messages
 from gateway.store.work import retention
 from gateway.workspace.checkpoints import jobs
 from gateway.workspace.template import fill_new_workspace
@@ -44,18 +45,14 @@ class Checkpointing:
     state: str = "none yet"
 
     async def run(self) -> None:
-        """Make a checkpoint and record the outcome. Never raises."""
-        self.state = f"{await self.make()} at {self.clock.now():%Y-%m-%d %H:%M:%S} UTC"
-
-    async def make(self) -> str:
-        """Make a checkpoint now if anything has changed; return the outcome in words. Never raises."""
+        """Make a checkpoint if anything has changed, and record the outcome. Never raises."""
+        outcome = "last"
         try:
-            made = await self.create("timer")
+            log.info("checkpoint.made", made=await self.create("timer"))
         except Exception as exc:
             log.warning("checkpoint.failed", error=str(exc), exc_info=not isinstance(exc, SupaclawError))
-            return f"failed ({exc})"
-        log.info("checkpoint.made", made=made)
-        return "last"
+            outcome = f"failed ({exc})"
+        self.state = f"{outcome} at {self.clock.now():%Y-%m-%d %H:%M:%S} UTC"
 
     async def create(self, reason: str) -> Json:
         """Make a checkpoint now if anything has changed; raises `SupaclawError`."""
@@ -78,24 +75,23 @@ PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Deletes finished trees, deliveries and buttons older than `keep`, in batches; None deletes nothing.
+    """Deletes finished trees, deliveries and buttons that are older than configured, in batches.
 
     `tasks` is the folder of the trees' files.
     """
 
     database: Database
     tasks: Path
-    keep: Callable[[], timedelta | None]
-    keep_thinking: Callable[[], timedelta | None]
+    settings: Callable[[], RetentionSettings]
     clock: Clock
 
     async def run(self) -> None:
-        """Delete rows and files that are older than `keep`, and thinking that is older than its own limit."""
-        now = self.clock.now()
+        """Delete rows and files, and thinking that is older than its own limit; None deletes nothing."""
+        now, settings = self.clock.now(), self.settings()
         await self.database.run(lambda tx: retention.note_sizes(tx, now.date()))
-        if (kept := self.keep_thinking()) is not None:
-            await self._all(lambda tx: thoughts.clear(tx, now - kept, retention.BATCH))
-        if (keep := self.keep()) is None:
+        if (kept := settings.thinking) is not None:
+            await self._all(lambda tx: retention.clear_thoughts(tx, now - kept))
+        if (keep := settings.keep) is None:
             return
         before, trees = now - keep, 0
         while over := await self.database.run(lambda tx: retention.clear_trees(tx, before)):
@@ -120,37 +116,22 @@ class Retention:
             shutil.rmtree(self.tasks / str(master), ignore_errors=True)
 
 
-@dataclass(frozen=True, slots=True)
-class LogPruning:
-    """Deletes log files older than `keep`; None deletes nothing."""
-
-    folder: Path
-    keep: Callable[[], timedelta | None]
-    clock: Clock
-
-    async def run(self) -> None:
-        """Delete log files that are older than `keep`."""
-        if gone := await asyncio.to_thread(prune, self.folder, self.keep(), self.clock.now().date()):
-            log.info("logs.pruned", files=gone)
+async def prune_logs(folder: Path, keep: Callable[[], timedelta | None], clock: Clock) -> None:
+    """Delete log files that are older than `keep`; None deletes nothing."""
+    if gone := await asyncio.to_thread(prune, folder, keep(), clock.now().date()):
+        log.info("logs.pruned", files=gone)
 
 
-@dataclass(frozen=True, slots=True)
-class RestartNotice:
-    """Tells the owner, at most once an hour, that the process keeps ending by itself."""
-
-    state: Path
-    starts: StartHistory
-    tell_owner: Callable[[str], Awaitable[None]]
-    clock: Clock
-
-    async def run(self) -> None:
-        """Send the notice if one is due; runs once per start."""
-        now = self.clock.now()
-        if count := self.starts.looping(now):
-            log.error("gateway.crash_loop", ends=count)
-        if text := self.starts.notice(now):
-            await self.tell_owner(text)
-            await asyncio.to_thread(record_notice, self.state, self.clock)
+async def report_restarts(
+    state: Path, starts: StartHistory, tell_owner: Callable[[str], Awaitable[None]], clock: Clock
+) -> None:
+    """Tell the owner, once per start and at most once an hour, that the process keeps ending by itself."""
+    now = clock.now()
+    if count := starts.looping(now):
+        log.error("gateway.crash_loop", ends=count)
+    if text := starts.notice(now):
+        await tell_owner(text)
+        await asyncio.to_thread(record_notice, state, clock)
 
 
 POLL_SECRETS = timedelta(minutes=1)

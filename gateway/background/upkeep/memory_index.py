@@ -16,15 +16,15 @@ from pathlib import Path
 
 import structlog
 
-from gateway.config.failpoints import Failpoints, Step
+from gateway.config.failpoints import Step
 from gateway.domain.ids import MessageId, PrincipalId
 from gateway.domain.memory.memories import Embedder, EmbeddingUnavailable, Vector
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
-from gateway.domain.time import Clock
+from gateway.flow.engine import Engine
 from gateway.flow.secrets.guard import Clean
 from gateway.memory.lexemes import passages
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.memory import indexing, vectors
 from gateway.store.memory.indexing import PendingIndexing, pending
 from gateway.store.memory.vectors import UnembeddedMemory, VectorModel
@@ -49,26 +49,25 @@ log = structlog.get_logger(__name__)
 class FilePassages:
     """Compares sizes and dates every ten minutes, and indexes new and changed files."""
 
-    database: Database
+    engine: Engine
     workspace: Callable[[PrincipalId], Workspace]
-    clock: Clock
     clean: Clean
     _due: float = 0.0
 
     async def look(self) -> None:
         """Index new and changed files, at most every ten minutes."""
-        if self.clock.monotonic() < self._due:
+        if self.engine.clock.monotonic() < self._due:
             return
-        everybody = await self.database.read(principals.everybody)
+        everybody = await self.engine.database.read(principals.everybody)
         for principal in everybody:
             await self._look_at(principal, self.workspace(principal))
-        self._due = self.clock.monotonic() + POLL_FILES_SECONDS
+        self._due = self.engine.clock.monotonic() + POLL_FILES_SECONDS
 
     async def _look_at(self, principal: PrincipalId, workspace: Workspace) -> None:
         there = await asyncio.to_thread(lambda: dict(text_files(workspace.root)))
-        known = await self.database.read(lambda conn: indexing.indexed_files(conn, principal))
+        known = await self.engine.database.read(lambda conn: indexing.indexed_files(conn, principal))
         for path in known.keys() - there.keys():
-            await self.database.run(partial(indexing.remove_passages, principal=principal, path=path))
+            await self.engine.database.run(partial(indexing.remove_passages, principal=principal, path=path))
         for path, (text_path, version) in there.items():
             if known.get(path) != version:
                 await self._read(principal, workspace, path, text_path, version)
@@ -84,7 +83,7 @@ class FilePassages:
             page = None
         found = await asyncio.to_thread(passages, self.clean(page.text)) if page else ()
         label = page.label if page else Label.UNTRUSTED
-        await self.database.run(lambda tx: indexing.replace_passages(tx, principal, path, version, label, found))
+        await self.engine.database.run(lambda tx: indexing.replace_passages(tx, principal, path, version, label, found))
 
 
 def text_files(root: Path) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -130,12 +129,10 @@ Allowed = Callable[[Embedder, int], Awaitable[bool]]
 class Indexing:
     """Indexes messages; one instance per process, several on one database share the work. `files` indexes files."""
 
-    database: Database
+    engine: Engine
     embedder: Callable[[], Embedder | None]
     files: Callable[[], Awaitable[object]]
     allowed: Allowed
-    clock: Clock
-    failpoints: Failpoints
     _looked_at: MessageId | None = None
     _gathering_since: float | None = None
     _last_warning: str = ""
@@ -153,51 +150,51 @@ class Indexing:
         if not (embedder := self.embedder()) or not (found.unembedded or embedder.name != self._complete):
             return None
         due = await self._embed(embedder)
-        return None if due is None else self.clock.now() + timedelta(seconds=due)
+        return None if due is None else self.engine.clock.now() + timedelta(seconds=due)
 
     async def _waiting(self) -> PendingIndexing:
-        return await self.database.read(pending)
+        return await self.engine.database.read(pending)
 
     async def _index(self, newest: MessageId | None) -> None:
         """Index the turns of conversations, up to the newest message."""
         await self._paced(self._index_batch)
-        async with self.database.connection() as conn:
+        async with self.engine.database.connection() as conn:
             if not await indexing.unindexed(conn):  # otherwise a search is indexing them at this moment
                 self._looked_at = newest
 
     async def _index_batch(self) -> bool:
-        if not await self.database.run(lambda tx: indexing.index_turns(tx, None, BATCH)):
+        if not await self.engine.database.run(lambda tx: indexing.index_turns(tx, None, BATCH)):
             return False
-        self.failpoints.reach(Step.MEMORY_INDEXED)
+        self.engine.failpoints.reach(Step.MEMORY_INDEXED)
         await self._count_batch()
         return True
 
     async def _count_batch(self) -> bool:
-        if not await self.database.run(lambda tx: indexing.count_words(tx, BATCH)):
+        if not await self.engine.database.run(lambda tx: indexing.count_words(tx, BATCH)):
             return False
-        self.failpoints.reach(Step.MEMORY_COUNTED)
+        self.engine.failpoints.reach(Step.MEMORY_COUNTED)
         return True
 
     async def _paced(self, batch: Callable[[], Awaitable[bool]]) -> None:
         """Run batches, with pauses, until none is left."""
         while True:
-            began = self.clock.monotonic()
+            began = self.engine.clock.monotonic()
             if not await batch():
                 return
-            await self.clock.sleep(PAUSE_SECONDS + PAUSES * (self.clock.monotonic() - began))
+            await self.engine.clock.sleep(PAUSE_SECONDS + PAUSES * (self.engine.clock.monotonic() - began))
 
     async def _embed(self, embedder: Embedder) -> float | None:
         """Compute the missing vectors; return in how many seconds to look again."""
         try:
-            if why := await self.database.run(vectors.ensure_table):
+            if why := await self.engine.database.run(vectors.ensure_table):
                 self._warn(why)
                 return RETRY_SECONDS
             model = await self._model(embedder)
             if wait := await self._wait(embedder, model):
                 return wait
             while await self._embed_batch(embedder, model):
-                self.failpoints.reach(Step.MEMORY_EMBEDDED)
-                await self.clock.sleep(PAUSE_SECONDS)
+                self.engine.failpoints.reach(Step.MEMORY_EMBEDDED)
+                await self.engine.clock.sleep(PAUSE_SECONDS)
             whole = await self._finish(model)
         except (EmbeddingUnavailable, ValueError) as exc:
             self._warn(str(exc))
@@ -207,36 +204,36 @@ class Indexing:
 
     async def _model(self, embedder: Embedder) -> VectorModel:
         """The model whose vectors are computed; from its first use, other models get no new vectors."""
-        async with self.database.connection() as conn:
+        async with self.engine.database.connection() as conn:
             known = await vectors.requested_model(conn, embedder.name, embedder.dimensions)
         if known is not None:
             return known
         dimensions = embedder.dimensions or len((await embedder.passages(["."]))[0])
         log.info("memory.model", name=embedder.name, dimensions=dimensions)
-        return await self.database.run(lambda tx: vectors.request_model(tx, embedder.name, dimensions))
+        return await self.engine.database.run(lambda tx: vectors.request_model(tx, embedder.name, dimensions))
 
     async def _wait(self, embedder: Embedder, model: VectorModel) -> float | None:
         """Seconds to wait for more rows or for an approval; None: continue now."""
-        left = await self.database.read(lambda conn: vectors.count_unembedded(conn, MIN_BATCH))
+        left = await self.engine.database.read(lambda conn: vectors.count_unembedded(conn, MIN_BATCH))
         if not left:
             self._gathering_since = None
             return None
         if left < MIN_BATCH and model.current:
-            now = self.clock.monotonic()
+            now = self.engine.clock.monotonic()
             self._gathering_since = since = now if self._gathering_since is None else self._gathering_since
             if (wait := since + GATHER_SECONDS - now) > 0:
                 return wait
         self._gathering_since = None
-        left = await self.database.read(lambda conn: vectors.count_unembedded(conn, 2**31))
+        left = await self.engine.database.read(lambda conn: vectors.count_unembedded(conn, 2**31))
         return None if await self.allowed(embedder, left) else RETRY_SECONDS
 
     async def _embed_batch(self, embedder: Embedder, model: VectorModel) -> bool:
-        rows = await self.database.read(lambda conn: vectors.list_unembedded(conn, EMBED_BATCH))
+        rows = await self.engine.database.read(lambda conn: vectors.list_unembedded(conn, EMBED_BATCH))
         if not rows:
             return False
         made = await embedder.passages([row.text for row in rows])
         _check_vectors(model, rows, made)
-        return await self.database.run(lambda tx: vectors.put(tx, model, rows, made)) > 0
+        return await self.engine.database.run(lambda tx: vectors.put(tx, model, rows, made)) > 0
 
     async def _finish(self, model: VectorModel) -> bool:
         """If no row lacks a vector, searches use this model, and older vectors are deleted."""
@@ -248,9 +245,9 @@ class Indexing:
         async def pruned(tx: Connection) -> bool:
             return await vectors.prune(tx, 10 * BATCH) > 0
 
-        whole = await self.database.run(settled)
-        while whole and await self.database.run(pruned):
-            await self.clock.sleep(PAUSE_SECONDS)
+        whole = await self.engine.database.run(settled)
+        while whole and await self.engine.database.run(pruned):
+            await self.engine.clock.sleep(PAUSE_SECONDS)
         return whole
 
     def _warn(self, why: str) -> None:

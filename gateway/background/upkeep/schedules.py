@@ -1,20 +1,17 @@
 """Queues due schedules and memory consolidations: one task for each slot, even if several processes look."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
 
 from gateway.agent.work.schedules import slot_assignment
-from gateway.config.failpoints import Failpoints, Step
-from gateway.domain.ids import PrincipalId
+from gateway.config.failpoints import Step
 from gateway.domain.text.texts import one_line
-from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Lane
+from gateway.flow.engine import Engine
 from gateway.flow.people import NOT_LET_IN
-from gateway.flow.signals import Signals
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.memory import consolidation
 from gateway.store.work import schedules, tasks
 from gateway.store.work.schedules import Firing, ScheduleRow
@@ -29,47 +26,41 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """Queues tasks of due schedules; several may run on one database.
+    """Queues tasks of due schedules; several may run on one database."""
 
-    `may_run` says whether a principal still has access.
-    """
-
-    database: Database
-    clock: Clock
-    failpoints: Failpoints
-    signals: Signals
-    may_run: Callable[[Connection, PrincipalId], Awaitable[bool]]
+    engine: Engine
 
     async def look(self) -> datetime | None:
         """Queue the tasks that are due now; return when to look again."""
-        began = self.clock.now()
+        began = self.engine.clock.now()
         await self.tick()
-        next_due = await self.database.read(schedules.next_due)
+        next_due = await self.engine.database.read(schedules.next_due)
         if next_due is not None and next_due <= began:  # it waits for the end of its last run, which sends no signal
-            return self.clock.now() + BUSY_RETRY
+            return self.engine.clock.now() + BUSY_RETRY
         return next_due
 
     async def tick(self) -> int:
         """Queue the tasks that are due now; return how many."""
         queued = 0
         while True:
-            seen, fired = await self.database.run(self._batch)
+            seen, fired = await self.engine.database.run(self._batch)
             if seen:
-                self.failpoints.reach(Step.SCHEDULE_ENQUEUED)
+                self.engine.failpoints.reach(Step.SCHEDULE_ENQUEUED)
             if fired:
-                self.signals.tasks.set()
+                self.engine.signals.tasks.set()
             queued += fired
             if seen < BATCH:
                 return queued
 
     async def _batch(self, tx: Connection) -> tuple[int, int]:
         """Queue one batch in the transaction; return how many schedules were due, and how many tasks they became."""
-        now = self.clock.now()
+        now = self.engine.clock.now()
         rows = await schedules.due(tx, now, BATCH)
         if not rows:
             return 0, 0
-        self.failpoints.reach(Step.SCHEDULE_DUE)
-        allowed = {person: await self.may_run(tx, person) for person in {row.principal_id for row in rows}}
+        self.engine.failpoints.reach(Step.SCHEDULE_DUE)
+        everybody = {row.principal_id for row in rows}
+        allowed = {person: await self.engine.people.lets_in(tx, person) for person in everybody}
         firings: list[Firing] = []
         for row in rows:
             planned = _planned(row, now) if allowed[row.principal_id] else NOT_LET_IN
@@ -104,17 +95,10 @@ async def _halt(tx: Connection, row: ScheduleRow, why: str) -> None:
 CONSOLIDATION_INTERVAL = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Consolidation:
-    """Queues the daily consolidation of each memory that has new entries."""
-
-    database: Database
-    signals: Signals
-
-    async def look(self) -> None:
-        """Queue the consolidations that are due; several gateways on one database queue each once."""
-        if await self.database.run(_queue_consolidations):
-            self.signals.tasks.set()
+async def queue_consolidations(engine: Engine) -> None:
+    """Queue the daily consolidation of each memory with new entries; several gateways on one database queue it once."""
+    if await engine.database.run(_queue_consolidations):
+        engine.signals.tasks.set()
 
 
 async def _queue_consolidations(tx: Connection) -> int:

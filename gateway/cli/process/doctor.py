@@ -14,7 +14,8 @@ from typing import Annotated
 import typer
 
 from gateway.cli.connections.local_gateway import ask_gateway
-from gateway.cli.process.update import rehearse, this_program
+from gateway.cli.process.installation import program_of
+from gateway.cli.process.update import rehearse
 from gateway.cli.terminal.console import Style, echo, show_progress
 from gateway.cli.terminal.output import AsJson, flag, print_json, print_result
 from gateway.config.environment import Environment
@@ -57,7 +58,7 @@ def doctor(
         return
     if drill:
         with tempfile.TemporaryDirectory(prefix="supaclaw-") as folder:
-            rehearse(this_program(), drill.resolve(), Path(folder))
+            rehearse(program_of(), drill.resolve(), Path(folder))
         echo(f"{drill} was restored into a copy, which started and answered")
         return
     from gateway.app.checks import load_context, run_checks

@@ -97,7 +97,7 @@ class Folder:
         except OwnerMustAct:
             shutil.rmtree(place, ignore_errors=True)
             raise
-        return _program(place / "bin" / "python")
+        return program_of(place / "bin" / "python")
 
     def use(self, version: Version) -> Program:
         """Lead the link there."""
@@ -116,7 +116,7 @@ class Folder:
             draft.replace(link)
         except OSError as error:
             raise OwnerMustAct(f"{link} can't be changed: {error.strerror}") from error
-        return _program(programs / "python")
+        return program_of(programs / "python")
 
     def _uv(self, *arguments: str | Path, standard_input: str = "") -> str:
         return run(self.folder / "uv", *arguments, standard_input=standard_input)
@@ -150,7 +150,7 @@ class Checkout:
         except OwnerMustAct:
             self._discard()
             raise
-        return _program(self._beside / ".venv" / "bin" / "python")
+        return program_of(self._beside / ".venv" / "bin" / "python")
 
     def use(self, version: Version) -> Program:
         """Check it out; `git checkout -` leads back by hand."""
@@ -164,7 +164,7 @@ class Checkout:
     def _check_out(self, commit: str) -> Program:
         self._git("checkout", "--quiet", commit)
         run("make", "--silent", "-C", self.root, "setup")
-        return _program(self.root / ".venv" / "bin" / "python")
+        return program_of(self.root / ".venv" / "bin" / "python")
 
     def _discard(self) -> None:
         shutil.rmtree(self._beside, ignore_errors=True)
@@ -174,5 +174,6 @@ class Checkout:
         return run("git", "-C", self.root, *arguments)
 
 
-def _program(python: Path) -> Program:
+def program_of(python: Path = Path(sys.executable)) -> Program:
+    """The command line of the program with this interpreter; by default, of this one."""
     return (str(python), "-P", "-m", "gateway")

@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -18,7 +17,7 @@ import typer
 
 from gateway.app.storage.database import reach
 from gateway.cli.connections.local_gateway import START_SECONDS, LocalGateway, gateway_address
-from gateway.cli.process.installation import Checkout, Folder, Program, Version, find_installation, run
+from gateway.cli.process.installation import Checkout, Folder, Program, Version, find_installation, program_of, run
 from gateway.cli.process.service import active_service
 from gateway.cli.terminal.console import echo, show_after_a_second
 from gateway.config.data.instance import known_instance_id, running_pid
@@ -44,11 +43,8 @@ def update(
         with show_after_a_second("looking for a newer version …"):
             version = installation.newest()
         if version is None or check:
-            echo(
-                f"{version.name} is available; `supaclaw update` installs it"
-                if version
-                else "this is the newest version"
-            )
+            found = version and f"{version.name} is available; `supaclaw update` installs it"
+            echo(found or "this is the newest version")
             return
         echo(f"installing {version.name} beside this one …")
         program = installation.install(version)
@@ -65,7 +61,7 @@ def _rehearse(program: Program, environment: Environment) -> None:
     with tempfile.TemporaryDirectory(prefix="supaclaw-") as folder:
         backup = Path(folder, "copy.tar.gz")
         if known_instance_id(environment.data) is not None:
-            run(*this_program(), "backup", "--with-secrets", backup)
+            run(*program_of(), "backup", "--with-secrets", backup)
         rehearse(program, backup, Path(folder))
 
 
@@ -85,11 +81,6 @@ def rehearse(program: Program, backup: Path, folder: Path) -> str:
     if answer := run(*program, "chat", "Are you there?", environ=environ).strip():
         return answer
     raise OwnerMustAct("it starts on a copy, but doesn't answer a message there")
-
-
-def this_program() -> Program:
-    """The command line of the program that runs this."""
-    return (sys.executable, "-P", "-m", "gateway")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +138,7 @@ class _Switch:
                 time.sleep(0.1)
 
     def _stop(self) -> None:
-        run(*this_program(), *(("service", "uninstall", self.service) if self.service else ("down",)))
+        run(*program_of(), *(("service", "uninstall", self.service) if self.service else ("down",)))
 
     def _copy_database(self) -> None:
         """Copy the stopped embedded server, which the new version may change; raise `OwnerMustAct` without room."""

@@ -7,7 +7,9 @@ from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-from gateway.domain.ids import AddressId, MessageId, PrincipalId, ScheduleId, SessionId, TaskId
+from gateway.domain.conversation.model import ModelsExhausted, Reply
+from gateway.domain.conversation.transcript import AssistantText, Notice
+from gateway.domain.ids import AddressId, MemoryId, MessageId, PrincipalId, ScheduleId, SessionId, TaskId
 from gateway.domain.principals import Label
 
 
@@ -159,3 +161,31 @@ def without_word(text: str, word: str) -> str:
 
 def _letters(text: str) -> str:
     return re.sub(r"[\W_]+", "", text).casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """The end of a turn: the agent's answer, or a notice from the gateway that says why there is none."""
+
+    entry: AssistantText | Notice
+    reply: Reply | None = None
+    status: Status = Status.COMPLETED
+    error: str | None = None
+    problem: ModelsExhausted | None = None
+    """Why no model answered."""
+    label: Label = Label.UNTRUSTED
+    """The label of all that the run had read."""
+    reminded: tuple[MemoryId, ...] = ()
+    """The memories it was reminded of."""
+    limit: str | None = None
+    """The limit that ended it early."""
+
+    @classmethod
+    def failed(cls, why: str) -> "TurnResult":
+        """A notice that the run failed."""
+        return cls(Notice(why), status=Status.FAILED, error=why)
+
+    @property
+    def origin(self) -> str:
+        """The author of its text."""
+        return "agent" if isinstance(self.entry, AssistantText) else "gateway"

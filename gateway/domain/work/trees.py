@@ -1,4 +1,4 @@
-"""Trees of tasks: the limits of a tree, and the tools by which a node acts on it."""
+"""Trees of tasks: the limits of a tree, and the tools by which a node acts on it, which their docstrings describe."""
 
 from enum import StrEnum
 from typing import Self
@@ -48,37 +48,39 @@ class Subtask(ToolArguments):
 
 
 class CreateSubtask(ToolArguments):
-    """Arguments of create_subtask."""
+    """Give work to agents: several tasks run side by side. You go on when all have ended, with every result; a failed
+    one is a result, too.
+    """
 
     tasks: tuple[Subtask, ...] = Field(min_length=1, max_length=MOST_WIDE)
 
 
 class Handoff(ToolArguments):
-    """Arguments of handoff."""
+    """Let another agent go on with this task instead of you; it sees all that was said here."""
 
     agent: str
     reason: str | None = Field(None, max_length=1_000)
 
 
 class RequestHumanReview(ToolArguments):
-    """Arguments of request_human_review."""
+    """Ask a person and wait for the answer: approved or not, a comment."""
 
     question: str = Field(min_length=1, max_length=2_000)
 
 
 class SaveIntermediateData(ToolArguments):
-    """Arguments of save_intermediate_data."""
+    """Keep fields of data with the task; fields of before stay."""
 
     data: dict[str, JsonValue]
 
 
 class CompleteTask(ToolArguments):
-    """Arguments of complete_task."""
+    """End the task with its result."""
 
     output: str = Field(min_length=1, max_length=LONGEST_INPUT)
 
 
 class LoadSkill(ToolArguments):
-    """Arguments of load_skill."""
+    """The instructions of a skill."""
 
     name: str

@@ -12,6 +12,7 @@ import structlog
 
 from gateway.agent.policy import Act, Case, Decision, Policy, Words, decide
 from gateway.agent.work.approvals import where_shown_whole, why_asked
+from gateway.config.model import Reviews
 from gateway.domain.channels.channel import Button
 from gateway.domain.conversation.diff import CHAT_CHARS, CHAT_LINES, for_chat
 from gateway.domain.conversation.tools import Caller, ToolFailed
@@ -22,12 +23,10 @@ from gateway.domain.json import JsonObject
 from gateway.domain.people.access import is_group
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import is_own_words, own_part, storable
-from gateway.domain.time import Clock
 from gateway.domain.work.trees import DoubtAnswer
+from gateway.flow.engine import Engine
 from gateway.flow.outbound.proactive import ProactiveMessages
-from gateway.flow.people import People
-from gateway.flow.signals import Signals
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.people import principals
@@ -54,29 +53,24 @@ log = structlog.get_logger(__name__)
 class Questions:
     """Asks the person whom a change affects: in a group the member who wanted it, otherwise in their own chat."""
 
-    database: Database
-    people: People
+    engine: Engine
     proactive: ProactiveMessages
-    clock: Clock
-    signals: Signals
-    lasts: Callable[[], timedelta]
-    """How long a task's question waits."""
-    remind: Callable[[], timedelta | None]
-    """How long until its person is shown it again; None: never."""
+    settings: Callable[[], Reviews]
+    """How long a task's question waits, and until its person is shown it again."""
 
     def policy(self, principal: PrincipalId, *, fork: bool = False) -> Policy:
         """The policy of this principal's tools; a `fork` asks before every act, whatever was approved before."""
 
-        own = self.people.own_label(principal)
+        own = self.engine.people.own_label(principal)
 
         async def ask(act: Act, caller: Caller) -> JsonObject:
             if "\\u0000" in (exact := json.dumps(act.arguments, ensure_ascii=False)) or storable(exact) != exact:
                 raise ToolFailed.own("binary", "The arguments have characters that cannot be shown; use plain text.")
             case = Case(kind=act.kind, label=caller.label, own=own, attended=False, fork=fork, granted=True)
             granted = decide(case) is Decision.ALLOW
-            review = await self.database.run(lambda tx: self._ask(tx, principal, act, caller, granted=granted))
+            review = await self.engine.database.run(lambda tx: self._ask(tx, principal, act, caller, granted=granted))
             if review.grant_id is not None:
-                self.signals.tasks.set()
+                self.engine.signals.tasks.set()
                 return {"running_as": review.name, "message": GRANTED}
             await asyncio.sleep(TOGETHER_SECONDS)
             try:
@@ -86,11 +80,11 @@ class Questions:
             return {"waiting_for_approval": review.name, "message": WAITING}
 
         async def said(caller: Caller, value: str) -> bool:
-            texts = await self.database.read(lambda conn: messages.said_by_person(conn, caller.session, own))
+            texts = await self.engine.database.read(lambda conn: messages.said_by_person(conn, caller.session, own))
             return any(is_own_words(own_part(text), [value]) for text in texts)
 
         async def pass_unasked(caller: Caller, words: Sequence[Words] | None) -> bool:
-            return await self.database.run(lambda tx: self._pass_unasked(tx, own, caller, words))
+            return await self.engine.database.run(lambda tx: self._pass_unasked(tx, own, caller, words))
 
         return Policy(own, ask, said, pass_unasked, fork)
 
@@ -104,17 +98,18 @@ class Questions:
 
     async def look(self) -> datetime | None:
         """Show new questions and close expired ones. Returns when the next one expires."""
-        untold = await self.database.read(lambda conn: reviews.list_untold(conn, MAX_WAITING))
+        untold = await self.engine.database.read(lambda conn: reviews.list_untold(conn, MAX_WAITING))
         for together in batch_questions(untold):
-            if row := await self.database.run(partial(self._put, ids=[review.id for review in together])):
+            if row := await self.engine.database.run(partial(self._put, ids=[review.id for review in together])):
                 self.proactive.committed(row)
-        while (after := self.remind()) and (row := await self.database.run(partial(self._again, after=after))):
+        after = self.settings().remind
+        while after and (row := await self.engine.database.run(partial(self._again, after=after))):
             self.proactive.committed(row)
-        return await self.database.run(lambda tx: reviews.expire(tx, self.clock.now()))
+        return await self.engine.database.run(lambda tx: reviews.expire(tx, self.engine.clock.now()))
 
     async def _again(self, tx: Connection, after: timedelta) -> MessageRow | None:
         """Show the oldest question due for a reminder; None if there is none, or no chat for it."""
-        before = self.clock.now() - after
+        before = self.engine.clock.now() - after
         if (review := await reviews.unanswered(tx, before)) is None:
             return None
         at = await self.place(tx, review)  # the chat is locked first, as when an answer is processed
@@ -133,7 +128,7 @@ class Questions:
     async def _ask(
         self, tx: Connection, principal: PrincipalId, act: Act, caller: Caller, *, granted: bool
     ) -> ReviewRow:
-        asked, now = await self._person(tx, principal, caller), self.clock.now()
+        asked, now = await self._person(tx, principal, caller), self.engine.clock.now()
         question = ReviewQuestion(
             principal=principal,
             asked=asked,
@@ -164,7 +159,7 @@ class Questions:
             names = ", ".join(name for name, same in counted if same or not own)
             message = f"{names} wait for an answer, or had none or a no lately; nothing was changed."
             raise ToolFailed.own("too_many_questions", message)
-        if for_chat(act.change.preview)[1] and not self.people.is_owner(asked):
+        if for_chat(act.change.preview)[1] and not self.engine.people.is_owner(asked):
             raise ToolFailed.own(
                 "too_long", "The user has to approve this, and it is too long to show; make it shorter."
             )
@@ -175,7 +170,7 @@ class Questions:
         if not is_group(await principals.identities(tx, principal)):
             return principal
         said = await inbox.last_speaker(tx, caller.session)
-        return await principals.ensure_member(tx, said[1], said[0]) if said else self.people.owner.id
+        return await principals.ensure_member(tx, said[1], said[0]) if said else self.engine.people.owner.id
 
     async def _put(self, tx: Connection, ids: Sequence[ReviewId]) -> MessageRow | None:
         found = [await reviews.get(tx, id) for id in ids]

@@ -16,15 +16,13 @@ from uuid import UUID
 
 import structlog
 
-from gateway.config.failpoints import Failpoints
 from gateway.config.model import WorkspaceStore
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import PrincipalId
-from gateway.domain.time import Clock
 from gateway.domain.work.tasks import backoff
+from gateway.flow.engine import Engine
 from gateway.flow.files.replica import Replica, SyncResult
 from gateway.flow.files.workspaces import Workspaces
-from gateway.flow.people import People
 from gateway.net.addresses import Rules
 from gateway.net.object_store import ObjectStore, StoreAddress
 from gateway.store.connection.pool import Database
@@ -76,8 +74,7 @@ class FileSync:
     Only `before_run` raises: an unavailable store delays the files and nothing else.
     """
 
-    database: Database
-    people: People
+    engine: Engine
     workspaces: Workspaces
     locks_of: Callable[[PrincipalId], LockWatch]
     data: Path
@@ -85,8 +82,6 @@ class FileSync:
     rules: Callable[[], Rules]
     at_home: Callable[[], bool]
     tell_owner: Callable[[str], Awaitable[None]]
-    clock: Clock
-    failpoints: Failpoints
     works: bool = field(default=False, init=False)
     """Whether the last attempt worked; a machine that hasn't reached the store must not count its files as shared."""
     state: str = field(default="none yet", init=False)
@@ -119,16 +114,16 @@ class FileSync:
         if not self.on:
             self.works = False
             return None
-        now = self.clock.monotonic()
+        now = self.engine.clock.monotonic()
         due = min(self._due, self._last + BATCH_SECONDS if self._wanted and not self._failures else self._due)
         if now >= due:
             self._wanted = False
             await self._all()
             await self._sweep()
-            self._last = self.clock.monotonic()
+            self._last = self.engine.clock.monotonic()
             pause = backoff(self._failures) if self._failures else self.settings().every.total_seconds()
             due = self._due = self._last + pause
-        return self.clock.now() + timedelta(seconds=max(0.0, due - self.clock.monotonic()))
+        return self.engine.clock.now() + timedelta(seconds=max(0.0, due - self.engine.clock.monotonic()))
 
     async def before_run(self, principal: PrincipalId) -> None:
         """Fetch the changes of other machines; raises `TryAgainLater` if that fails and the files aren't at home."""
@@ -147,19 +142,20 @@ class FileSync:
 
     async def _sweep(self) -> None:
         """Sweep the store once a day, on the machine with the files."""
-        if not self.works or not self.at_home() or self.clock.monotonic() < self._swept + SWEEP_SECONDS:
+        if not self.works or not self.at_home() or self.engine.clock.monotonic() < self._swept + SWEEP_SECONDS:
             return
         try:
-            log.info("files.swept", objects=await sweep(self.database, self._stored(), self.clock.now() - KEPT))
-            self._swept = self.clock.monotonic()
+            objects = await sweep(self.engine.database, self._stored(), self.engine.clock.now() - KEPT)
+            log.info("files.swept", objects=objects)
+            self._swept = self.engine.clock.monotonic()
         except TryAgainLater as error:
             self._failed(str(error))
 
     async def _all(self) -> None:
         try:
             place = StoreAddress.of(self.settings()).place
-            async with self.database.connection() as conn:
-                everyone = await file_map.people(conn, place, [self.people.owner.id, *await self._here()])
+            async with self.engine.database.connection() as conn:
+                everyone = await file_map.people(conn, place, [self.engine.people.owner.id, *await self._here()])
         except (TryAgainLater, OwnerMustAct) as error:
             self._failed(str(error))
             return
@@ -201,7 +197,7 @@ class FileSync:
         self._failures += 1
         if self.works or self._failures == 1:
             log.warning("files.not_synchronised", error=why)
-        self.works, self.state = False, f"failed at {self.clock.now():%Y-%m-%d %H:%M:%S} UTC ({why})"
+        self.works, self.state = False, f"failed at {self.engine.clock.now():%Y-%m-%d %H:%M:%S} UTC ({why})"
 
     def _succeeded(self) -> None:
         if self._failures:
@@ -211,7 +207,7 @@ class FileSync:
         ]
         left = f"; left alone: {'; '.join(problems)}" if problems else ""
         self._failures, self.works = 0, True
-        self.state = f"the same everywhere at {self.clock.now():%Y-%m-%d %H:%M:%S} UTC{left}"
+        self.state = f"the same everywhere at {self.engine.clock.now():%Y-%m-%d %H:%M:%S} UTC{left}"
 
     async def _told_of(self, principal: PrincipalId, done: SyncResult) -> None:
         if done.actions:
@@ -219,7 +215,7 @@ class FileSync:
         if done.problems.keys() != self._told.get(principal, {}).keys() and done.problems:
             log.warning("files.left_alone", principal=str(principal), files=dict(list(done.problems.items())[:20]))
         self._told[principal] = done.problems
-        if done.beside and self.people.is_owner(principal):
+        if done.beside and self.engine.people.is_owner(principal):
             kept = ", ".join(done.beside)
             await self.tell_owner(
                 f"Two machines changed the same file at once. The version that lost is kept as {kept}."
@@ -231,10 +227,10 @@ class FileSync:
         if known is None or known.workspace is not workspace:
             workspace.root.mkdir(parents=True, exist_ok=True)  # a worker starts without one
             state = StateFile.of(self.data / SYNC_FOLDER, workspace.root, str(principal), store.address.place)
-            self._replicas[principal] = Replica(
-                self.database, principal, workspace, self.locks_of(principal), store, state, self.failpoints
-            )
-        return self._replicas[principal]
+            database, locks, failpoints = self.engine.database, self.locks_of(principal), self.engine.failpoints
+            known = Replica(database, principal, workspace, locks, store, state, failpoints)
+            self._replicas[principal] = known
+        return known
 
     def _stored(self) -> ObjectStore:
         """The store as configured now."""

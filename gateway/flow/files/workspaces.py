@@ -7,9 +7,9 @@ from pathlib import Path
 
 from cachetools import LRUCache
 
-from gateway.domain.ids import InstanceId, PrincipalId, TaskId
+from gateway.domain.ids import PrincipalId, TaskId
+from gateway.flow.engine import Engine
 from gateway.flow.labels import ContentLabels
-from gateway.flow.people import People
 from gateway.store.connection.pool import Database
 from gateway.workspace.files.access import Quota
 from gateway.workspace.files.copies import copy_workspace
@@ -25,13 +25,11 @@ MAX_BUILT = 256
 class Workspaces:
     """The workspaces by person: the owner's is `folder`, others are in `others`, by their id, and have a quota."""
 
-    database: Database
-    people: People
+    engine: Engine
     folder: Path
     others: Path
     unverified: Callable[[Place], bool]
     """Whether a person or program may have changed this file of a journal."""
-    instance: InstanceId
     member_mb: Callable[[], int | None]
     """The limit in MB for the files of one person other than the owner; None for no limit."""
     own: Workspace = field(init=False)
@@ -42,16 +40,16 @@ class Workspaces:
 
     def __post_init__(self) -> None:
         self._harmless = frozenset(template_hashes())
-        owner = self.people.owner.id
+        owner = self.engine.people.owner.id
         self.own = self._at(owner, self.folder, self._index_file(owner))
 
     def root_of(self, principal: PrincipalId) -> Path:
         """The folder of a person's files, which may not exist yet."""
-        return self.folder if self.people.is_owner(principal) else self.others / str(principal)
+        return self.folder if self.engine.people.is_owner(principal) else self.others / str(principal)
 
     def of(self, principal: PrincipalId) -> Workspace:
         """A person's workspace; the least recently used ones are dropped, and built again when needed."""
-        if self.people.is_owner(principal):
+        if self.engine.people.is_owner(principal):
             return self.own
         if principal not in self._built:
             root = self.root_of(principal)
@@ -76,10 +74,10 @@ class Workspaces:
         return self.others.parent / "forks"
 
     def _at(self, principal: PrincipalId, root: Path, index: Path | None = None) -> Workspace:
-        if self.people.is_owner(principal):
-            return Workspace(root, self._labels(self.database, principal, root), index)
+        if self.engine.people.is_owner(principal):
+            return Workspace(root, self._labels(self.engine.database, principal, root), index)
         # A member's label store holds only their own rows.
-        workspace = Workspace(root, self._labels(self.database.bound(principal), principal, root), index)
+        workspace = Workspace(root, self._labels(self.engine.database.bound(principal), principal, root), index)
         workspace.quota = self._quotas.setdefault(principal, Quota(root, self.member_mb))
         return workspace
 
@@ -90,5 +88,5 @@ class Workspaces:
         def unverified(path: str) -> bool:
             return self.unverified(Place(root, path))
 
-        own = self.people.own_label(principal)
-        return ContentLabels(database, principal, own, self._harmless, unverified, self.instance)
+        own = self.engine.people.own_label(principal)
+        return ContentLabels(database, principal, own, self._harmless, unverified, self.engine.instance)

@@ -9,7 +9,7 @@ from uuid import UUID, uuid4, uuid5
 import structlog
 from cachetools import LRUCache
 
-from gateway.config.failpoints import Failpoints, Step
+from gateway.config.failpoints import Step
 from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide
 from gateway.domain.conversation.inbound import LOCAL, Address, Arrival, Inbound, Sender
 from gateway.domain.conversation.transcript import Notice
@@ -17,16 +17,15 @@ from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import EntryId, InboxId
 from gateway.domain.principals import Label, Role
 from gateway.domain.time import Clock
+from gateway.flow.engine import Engine
 from gateway.flow.inbound.companions import Companions
 from gateway.flow.inbound.persistence import ALBUM_SECONDS, Accepted, InboundWriter, goes_on
 from gateway.flow.inbound.spool import Outages, Quarantine, Spool
 from gateway.flow.journal.journal import Journal
-from gateway.flow.live import Live, MessageStored
+from gateway.flow.live import MessageStored
 from gateway.flow.outbound.parts import parts
 from gateway.flow.outbound.proactive import Notices
-from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean, clean_inbound
-from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, outbox
 from gateway.store.errors import reaching
@@ -94,24 +93,19 @@ log = structlog.get_logger(__name__)
 class InboundFlow:
     """Accepts batches of messages from channels."""
 
-    database: Database
-    people: People
+    engine: Engine
     commands: Set[str]
     run_command: Callable[[InboxId], Awaitable[bool]]
-    signals: Signals
-    live: Live
     writer: InboundWriter
     rehearsal: Rehearsal
-    failpoints: Failpoints
     journal: Journal
     outages: Outages
     notices: Notices
-    clock: Clock
     clean: Clean
 
     def __post_init__(self) -> None:
         store, put_aside = self._try_to_store, self._put_aside
-        self._spool = Spool(self.journal, self.outages, store, put_aside, self.rehearsal.succeeds)
+        self.spool = Spool(self.journal, self.outages, store, put_aside, self.rehearsal.succeeds)
         self._quarantine = Quarantine()
         self._storing, self._commanding = asyncio.Semaphore(CHATS_AT_ONCE), asyncio.Semaphore(COMMANDS_AT_ONCE)
         self._companions = Companions()
@@ -145,8 +139,8 @@ class InboundFlow:
         """Store what only the journal has, in order; during an outage it is spooled before new messages."""
         for arrival, place in found:
             try:
-                if self._spool.waiting or await self._try_to_store(arrival, place) is None:
-                    await self._spool.add(arrival, place)
+                if self.spool.waiting or await self._try_to_store(arrival, place) is None:
+                    await self.spool.add(arrival, place)
             except TryAgainLater:
                 raise
             except Exception:  # it stays in the journal for the next start
@@ -154,31 +148,18 @@ class InboundFlow:
 
     async def requeue(self) -> int:
         """Retry the messages that were set aside. Returns their number; raises `TryAgainLater` while others wait."""
-        if self._spool.waiting:
+        if self.spool.waiting:
             raise TryAgainLater("messages are already waiting for the database and will be stored when it is back")
         found = await self.journal.unstored()
         await self.restore(found)
         return len(found)
-
-    async def run(self) -> None:
-        """Store spooled messages, until cancelled."""
-        await self._spool.run()
-
-    @property
-    def waiting(self) -> bool:
-        """Whether acknowledged messages are on this machine alone."""
-        return self._spool.waiting
-
-    async def drain(self, seconds: float) -> None:
-        """Wait until spooled messages are stored, so that another gateway can answer them."""
-        await self._spool.drain(seconds)
 
     def forget(self) -> None:
         """Free memory; the database has every key."""
         self._seen.clear()
 
     async def _accept(self, inbound: Inbound, *, followed: bool) -> Accepted:
-        self.failpoints.reach(Step.INBOUND_RECEIVED)
+        self.engine.failpoints.reach(Step.INBOUND_RECEIVED)
         key = (*_chat(inbound), inbound.platform_id)
         if (seen := self._seen.get(key)) is not None:
             known = seen.later.result() if seen.later is not None and seen.later.done() else seen
@@ -186,7 +167,7 @@ class InboundFlow:
         role, decision = self._decide(inbound)
         if isinstance(decision, Ignore):
             return Accepted(decision)
-        arrival = Arrival(_entry_id(key), inbound, self.clock.now(), followed)
+        arrival = Arrival(_entry_id(key), inbound, self.engine.clock.now(), followed)
         try:
             accepted = await self._keep(arrival, role, decision)
         except TryAgainLater:
@@ -199,17 +180,17 @@ class InboundFlow:
         return accepted
 
     def _decide(self, inbound: Inbound) -> tuple[Role, Decision]:
-        role = self.people.role(inbound)
+        role = self.engine.people.role(inbound)
         return role, decide(inbound, role, self.commands)
 
     async def _keep(self, arrival: Arrival, role: Role, decision: Decision) -> Accepted:
         """Write to the journal, then to the database; during an outage the message is spooled."""
         place = await self.journal.write(arrival, role)
-        self.failpoints.reach(Step.INBOUND_JOURNALED)
-        if not self._spool.waiting and (accepted := await self._try_to_store(arrival, place)) is not None:
+        self.engine.failpoints.reach(Step.INBOUND_JOURNALED)
+        if not self.spool.waiting and (accepted := await self._try_to_store(arrival, place)) is not None:
             return accepted
-        later = await self._spool.add(arrival, place)
-        self.failpoints.reach(Step.INBOUND_SPOOLED)
+        later = await self.spool.add(arrival, place)
+        self.engine.failpoints.reach(Step.INBOUND_SPOOLED)
         return Accepted(decision, later=later)
 
     async def _put_aside(self, arrival: Arrival, exc: Exception) -> Accepted:
@@ -242,8 +223,8 @@ class InboundFlow:
         if isinstance(decision, Ignore):
             self.journal.stored(arrival, place, None)
             return Accepted(decision)
-        accepted = await self.writer.store(self.database, arrival, place, role, decision)
-        self.failpoints.reach(Step.INBOUND_COMMITTED)
+        accepted = await self.writer.store(self.engine.database, arrival, place, role, decision)
+        self.engine.failpoints.reach(Step.INBOUND_COMMITTED)
         self.journal.stored(arrival, place, accepted.session_id)
         await self._follow(accepted, arrival)
         return accepted
@@ -254,17 +235,17 @@ class InboundFlow:
                 # Also for a duplicate: only its row knows whether its effect was committed.
                 if not await self.run_command(accepted.inbox_id):
                     raise TryAgainLater("a command waits for the database, and what follows it waits with it")
-                self.signals.tasks.set()  # the command may have queued a turn
+                self.engine.signals.tasks.set()  # the command may have queued a turn
             case Edit() if accepted.message_id is None:
-                self.signals.outbox.set()  # it may have got a notice
+                self.engine.signals.outbox.set()  # it may have got a notice
             case StartTurn() | Edit() if accepted.message_id is not None and not accepted.duplicate:
-                self.signals.tasks.set()
+                self.engine.signals.tasks.set()
                 if isinstance(accepted.decision, Edit):
-                    self.signals.outbox.set()  # it may have closed a question
+                    self.engine.signals.outbox.set()  # it may have closed a question
                 if goes_on(arrival):
-                    asyncio.get_running_loop().call_later(ALBUM_SECONDS, self.signals.tasks.set)
+                    asyncio.get_running_loop().call_later(ALBUM_SECONDS, self.engine.signals.tasks.set)
                 if accepted.session_id is not None:
-                    self.live.publish(accepted.session_id, MessageStored(accepted.message_id))
+                    self.engine.live.publish(accepted.session_id, MessageStored(accepted.message_id))
             case _:
                 pass
 

@@ -16,7 +16,7 @@ from gateway.store.work import steps
 from gateway.store.work.steps import ModelUse
 
 POLL_SECONDS = 1.0
-NOTHING = ModelUse(0, 0, 0, 0.0)
+NOTHING = ModelUse()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,20 +7,18 @@ from typing import TypeAlias
 import structlog
 
 from gateway.commands import Command, CommandContext, CommandReply, CommandServices
-from gateway.config.failpoints import Failpoints, Step
+from gateway.config.failpoints import Step
 from gateway.domain.channels.channel import Button
 from gateway.domain.channels.routing import parse_command
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.ids import InboxId, InstanceId, SessionId, TaskId
+from gateway.domain.ids import InboxId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
-from gateway.domain.time import Clock
 from gateway.flow.approvals.questions import render_questions
-from gateway.flow.live import Live, LiveEvent, MessageStored, SessionReplaced
+from gateway.flow.engine import Engine
+from gateway.flow.live import LiveEvent, MessageStored, SessionReplaced
 from gateway.flow.outbound.sender import Outbound
-from gateway.flow.people import People
-from gateway.flow.signals import Signals
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.inbox import InboxRow
@@ -52,68 +50,62 @@ class Done:
 class CommandRunner:
     """Runs stored slash commands; a running turn never blocks them."""
 
-    database: Database
+    engine: Engine
     commands: Mapping[str, Command]
     services: CommandServices
     outbound: Outbound
-    people: People
-    signals: Signals
-    instance: InstanceId
-    live: Live
-    clock: Clock
-    failpoints: Failpoints
 
     def __post_init__(self) -> None:
-        self._started_at = self.clock.now()
+        self._started_at = self.engine.clock.now()
         self._interrupted: dict[InboxId, SessionId] = {}
 
     async def resume(self) -> None:
         """Run the commands that a crash or a database outage interrupted."""
-        left = await self.database.read(inbox.open_commands)
+        left = await self.engine.database.read(inbox.open_commands)
         for arrival in left:
             await self.run(arrival)
 
     async def retry(self) -> None:
         """Retry commands that met a database outage, or whose gateway died, until cancelled."""
         while True:
-            await self.signals.commands.wait()
-            self.signals.commands.clear()
-            await self.clock.sleep(1.0)
+            await self.engine.signals.commands.wait()
+            self.engine.signals.commands.clear()
+            await self.engine.clock.sleep(1.0)
             try:
                 await self.resume()
             except TryAgainLater:
-                self.signals.commands.set()
+                self.engine.signals.commands.set()
 
     async def run(self, arrival: InboxId) -> bool:
         """Run one stored command, once; False while the database is unavailable. A failing command replies so."""
-        self.failpoints.reach(Step.COMMAND_ACCEPTED)
+        self.engine.failpoints.reach(Step.COMMAND_ACCEPTED)
         try:
             done = await self._committed(arrival)
             if done.admission:
-                await self.people.refresh(self.database)
+                await self.engine.people.refresh(self.engine.database)
         except TryAgainLater:
-            self.signals.commands.set()
+            self.engine.signals.commands.set()
             return False
         self._interrupted.pop(arrival, None)
-        self.failpoints.reach(Step.COMMAND_COMMITTED)
-        self.signals.cancelled.publish(done.cancelled)
+        self.engine.failpoints.reach(Step.COMMAND_COMMITTED)
+        self.engine.signals.cancelled.publish(done.cancelled)
         if done.processes_of:
             self.services.processes.kill_all(done.processes_of)
         for session, event in done.events:
-            self.live.publish(session, event)
-        self.signals.outbox.set()
+            self.engine.live.publish(session, event)
+        self.engine.signals.outbox.set()
         return True
 
     async def _committed(self, arrival: InboxId) -> Done:
         try:
-            return await self.database.run(lambda tx: self._commit(tx, arrival, self._effect))
+            return await self.engine.database.run(lambda tx: self._commit(tx, arrival, self._effect))
         except TryAgainLater:
             raise
         except Exception:  # a broken command must not stop its channel
             session = self._interrupted.get(arrival)
             log.exception("command.failed", inbox_id=arrival, session_id=session and str(session))
             with reaching():  # this reply has nothing of the command's own
-                return await self.database.run(lambda tx: self._commit(tx, arrival, _failure))
+                return await self.engine.database.run(lambda tx: self._commit(tx, arrival, _failure))
 
     async def _commit(self, tx: Connection, arrival: InboxId, effect: Effect) -> Done:
         row = await inbox.get(tx, arrival)
@@ -126,7 +118,7 @@ class CommandRunner:
         session = reply.successor or at.session_id
         moved: Events = () if reply.successor is None else ((at.session_id, SessionReplaced(reply.successor)),)
         if reply.asked is not None:
-            await tasks.create_chat(tx, at.principal_id, session, self.instance)
+            await tasks.create_chat(tx, at.principal_id, session, self.engine.instance)
             await inbox.mark_handled(tx, arrival, reply.asked)
             return Done(events=(*moved, (session, MessageStored(reply.asked))))
         if reply.unfinished is not None:
@@ -162,11 +154,11 @@ class CommandRunner:
             role=role,
             argument=argument,
             arrival=row,
-            clock=self.clock,
+            clock=self.engine.clock,
             started_at=self._started_at,
             commands=self.commands,
             services=self.services,
-            written=self.live.written(at.session_id) or "",
+            written=self.engine.live.written(at.session_id) or "",
         )
         command = self.commands[name]
         if command.allows(context):

@@ -6,19 +6,18 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from gateway.domain.channels.channel import Button, Outgoing, SendDelayed, SendFailed, SendUncertain
+from gateway.domain.channels.channel import Button, Outgoing
 from gateway.domain.channels.routing import command_in
 from gateway.domain.conversation.inbound import Address, Inbound
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.people.access import identity_of
 from gateway.domain.people.credentials import CODE_MINUTES, CodeRefusal, new_code, parse_code
 from gateway.domain.principals import Role
-from gateway.flow.live import Live, MessageStored
+from gateway.flow.engine import Engine
+from gateway.flow.live import MessageStored
 from gateway.flow.outbound.proactive import Notices
 from gateway.flow.outbound.sender import Outbound
-from gateway.flow.people import People
-from gateway.flow.signals import Signals
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.people import accounts, pairings, principals
 from gateway.store.transcript.messages import MessageRow
 
@@ -50,13 +49,10 @@ log = structlog.get_logger(__name__)
 class Gate:
     """Checks the sender before a message is stored; `accept` gets the messages that pass, in order."""
 
-    database: Database
-    people: People
+    engine: Engine
     accept: Callable[[Sequence[Inbound]], Awaitable[object]]
     notices: Notices
     outbound: Outbound
-    live: Live
-    signals: Signals
     offer_zone: Callable[[Inbound], Awaitable[None]]
     _answers: asyncio.Queue[Outgoing] = field(default_factory=lambda: asyncio.Queue(MAX_QUEUED), init=False)
 
@@ -76,13 +72,14 @@ class Gate:
             group.create_task(self._follow(), name="access reload")
             while True:
                 await free.acquire()
-                answer = group.create_task(self._answer(await self._answers.get()), name="reply to a stranger")
+                sending = self.outbound.send_past(await self._answers.get(), SEND_SECONDS)
+                answer = group.create_task(sending, name="reply to a stranger")
                 answer.add_done_callback(lambda _: free.release())
 
     async def _admit(self, inbound: Inbound, until: float) -> Inbound | None:
         if not inbound.private:
             return self._in_group(inbound)
-        role, code = self.people.role(inbound), _link_code(inbound)
+        role, code = self.engine.people.role(inbound), _link_code(inbound)
         if role is Role.OWNER or inbound.sender.is_bot or (role is Role.MEMBER and code is None):
             return inbound
         try:
@@ -96,21 +93,21 @@ class Gate:
         return None if role is Role.STRANGER else inbound
 
     def _in_group(self, inbound: Inbound) -> Inbound | None:
-        groups = self.people.rule(inbound.address.channel).groups
-        if groups == "off" or self.people.role(inbound) is Role.STRANGER:
+        groups = self.engine.people.rule(inbound.address.channel).groups
+        if groups == "off" or self.engine.people.role(inbound) is Role.STRANGER:
             return None
         return replace(inbound, addressed=True) if groups == "all" else inbound
 
     async def _request_access(self, inbound: Inbound) -> Inbound | None:
-        if await self.database.read(lambda conn: principals.find(conn, identity_of(inbound))) is not None:
-            await self.people.refresh(self.database)  # another process may have linked the account
-            if self.people.role(inbound) is not Role.STRANGER:
+        if await self.engine.database.read(lambda conn: principals.find(conn, identity_of(inbound))) is not None:
+            await self.engine.people.refresh(self.engine.database)  # another process may have linked the account
+            if self.engine.people.role(inbound) is not Role.STRANGER:
                 return inbound
-        if self.people.rule(inbound.address.channel).mode != "pairing" or inbound.edits is not None:
+        if self.engine.people.rule(inbound.address.channel).mode != "pairing" or inbound.edits is not None:
             return None
-        standing = await self.database.read(lambda conn: pairings.standing(conn, inbound))
+        standing = await self.engine.database.read(lambda conn: pairings.standing(conn, inbound))
         if standing == "approved":  # by another process
-            await self.people.refresh(self.database)
+            await self.engine.people.refresh(self.engine.database)
             return inbound
         if standing is None:
             await self._ask(inbound)
@@ -121,12 +118,12 @@ class Gate:
 
         A wrong code of a stranger is an access request like any other message.
         """
-        asked = await self.database.run(lambda tx: self._claim(tx, inbound, code))
+        asked = await self.engine.database.run(lambda tx: self._claim(tx, inbound, code))
         if asked is None:
             return None if role is Role.STRANGER else inbound
         if isinstance(asked, MessageRow):
-            self.live.publish(asked.session_id, MessageStored(asked.id))
-            self.signals.outbox.set()
+            self.engine.live.publish(asked.session_id, MessageStored(asked.id))
+            self.engine.signals.outbox.set()
             self._say(inbound.address, CLAIMED, f"claimed-{inbound.platform_id}")
         elif role is Role.STRANGER:
             return await self._request_access(inbound)
@@ -141,13 +138,13 @@ class Gate:
         claim = await accounts.claim(tx, inbound, code)
         if isinstance(claim, CodeRefusal):
             return claim
-        if not self.people.may_join(inbound, claim.principal_id):
+        if not self.engine.people.may_join(inbound, claim.principal_id):
             await accounts.settle(tx, claim.principal_id, code)
             return CodeRefusal.WRONG
         return await accounts.ask(tx, claim)
 
     async def _ask(self, inbound: Inbound) -> None:
-        asked = await self.database.run(lambda tx: pairings.request(tx, inbound, new_code()))
+        asked = await self.engine.database.run(lambda tx: pairings.request(tx, inbound, new_code()))
         if asked is None:
             return
         log.info("gate.asked", channel=asked.channel, request=asked.id)
@@ -162,25 +159,12 @@ class Gate:
         if not self._answers.full():
             self._answers.put_nowait(Outgoing(at, text, key))
 
-    async def _answer(self, message: Outgoing) -> None:
-        """Send a reply, once, without retries."""
-        channel = self.outbound.channel(message.address)
-        if channel is None:
-            return
-        try:
-            async with asyncio.timeout(SEND_SECONDS):
-                await channel.send(message)
-        except (SendFailed, SendDelayed, SendUncertain, TimeoutError) as exc:
-            log.info("gate.not_answered", channel=message.address.channel, error=str(exc))
-        except Exception:
-            log.exception("gate.not_answered", channel=message.address.channel)
-
     async def _follow(self) -> None:
         while True:
-            await self.signals.access.wait(POLL_SECONDS)
-            self.signals.access.clear()
+            await self.engine.signals.access.wait(POLL_SECONDS)
+            self.engine.signals.access.clear()
             try:
-                await self.people.refresh(self.database)
+                await self.engine.people.refresh(self.engine.database)
             except TryAgainLater as exc:
                 log.info("gate.database", error=str(exc))
             await asyncio.sleep(RELOAD_PAUSE_SECONDS)

@@ -10,14 +10,14 @@ from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, 
 from gateway.domain.conversation import digest
 from gateway.domain.conversation.inbound import OWN_CHANNELS, Arrival, Attachment, Earlier, Inbound
 from gateway.domain.conversation.transcript import AssistantText, ToolIntent, ToolResult, UserText
-from gateway.domain.ids import AddressId, InboxId, InstanceId, MessageId, SessionId
+from gateway.domain.ids import AddressId, InboxId, MessageId, SessionId
 from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.text import marks
 from gateway.domain.text.texts import one_line
 from gateway.domain.work.tasks import Lane
+from gateway.flow.engine import Engine
 from gateway.flow.inbound.revisions import revise
 from gateway.flow.journal.journal import Journal
-from gateway.flow.people import People
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
@@ -90,10 +90,9 @@ def _is_plain(said: Inbound) -> bool:
 class InboundWriter:
     """Locks the address and its session, then stores the arrival once and queues its task."""
 
-    def __init__(self, people: People, journal: Journal, instance: InstanceId) -> None:
-        self._people = people
+    def __init__(self, engine: Engine, journal: Journal) -> None:
+        self._people, self._instance = engine.people, engine.instance
         self._journal = journal
-        self._instance = instance
 
     async def store(
         self, database: Database, arrival: Arrival, place: Place | None, role: Role, decision: Decision
@@ -173,16 +172,9 @@ class InboundWriter:
         else:
             await attachments.add(tx, at.principal_id, message, at.channel, announced)
         await files.reread(tx, *kept)
-        await tasks.create(
-            tx,
-            at.principal_id,
-            "ingest",
-            Lane.FILES,
-            payload={"message": message},
-            dedupe=f"ingest:{message}",
-            instance=self._instance,
-            priority=int(self._people.is_owner(at.principal_id)),
-        )
+        whose, about, dedupe, on = at.principal_id, {"message": message}, f"ingest:{message}", self._instance
+        first = int(self._people.is_owner(whose))
+        await tasks.create(tx, whose, "ingest", Lane.FILES, payload=about, dedupe=dedupe, instance=on, priority=first)
 
     async def _locked_address(self, tx: Connection, inbound: Inbound, role: Role) -> AddressRow:
         at = await addresses.lock(tx, inbound.address)

@@ -2,15 +2,16 @@
 be stored is set aside after some tries."""
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import structlog
+from cachetools import LRUCache
 
 from gateway.domain.channels.channel import Outgoing
 from gateway.domain.conversation.inbound import Address, Arrival
-from gateway.domain.errors import SupaclawError, TryAgainLater
+from gateway.domain.errors import TryAgainLater
 from gateway.domain.time import Clock
 from gateway.flow.inbound.persistence import Accepted
 from gateway.flow.journal.journal import Journal
@@ -25,14 +26,12 @@ class Quarantine:
     """Counts the failures of each message; the platform sends it again until it is accepted."""
 
     def __init__(self) -> None:
-        self._failures: Counter[tuple[str, ...]] = Counter()
+        self._failures: LRUCache[tuple[str, ...], int] = LRUCache(MAX_FAILURES_REMEMBERED)
 
     def give_up(self, key: tuple[str, ...]) -> bool:
         """Count a failure. Returns whether the message should be set aside."""
-        if key not in self._failures and len(self._failures) >= MAX_FAILURES_REMEMBERED:
-            self._failures.clear()
-        self._failures[key] += 1
-        return self._failures[key] >= QUARANTINE_TRIES
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        return failures >= QUARANTINE_TRIES
 
 
 SAVED_NOTICE = "Your message is saved, but my database is unavailable. I'll reply as soon as it's back."
@@ -79,20 +78,9 @@ class Outages:
                 self.over()
             for at, private in list(self._waiting.items()):
                 if at in self._waiting and at not in self._told:
-                    await self._tell(at, private=private)
-
-    async def _tell(self, at: Address, *, private: bool) -> None:
-        """Send the notice, once, without retries."""
-        self._told.add(at)
-        if (channel := self._outbound.channel(at)) is None:
-            return
-        try:
-            async with asyncio.timeout(NOTICE_SECONDS):
-                await channel.send(Outgoing(at, SAVED_NOTICE, key=f"outage {at.chat}", private=private))
-        except (SupaclawError, TimeoutError) as exc:
-            log.info("outage.not_told", channel=at.channel, error=str(exc))
-        except Exception:  # the other channels must still be told
-            log.exception("outage.broken", channel=at.channel)
+                    self._told.add(at)
+                    notice = Outgoing(at, SAVED_NOTICE, key=f"outage {at.chat}", private=private)
+                    await self._outbound.send_past(notice, NOTICE_SECONDS)
 
 
 MAX_SPOOLED = 10_000
@@ -126,7 +114,7 @@ class Spool:
 
     @property
     def waiting(self) -> bool:
-        """Whether new messages have to queue."""
+        """Whether acknowledged messages are on this machine alone, so that new ones have to queue."""
         return bool(self._waiting)
 
     async def add(self, arrival: Arrival, place: Place | None) -> "asyncio.Future[Accepted]":
@@ -152,7 +140,7 @@ class Spool:
             await self._filled.wait()
 
     async def drain(self, seconds: float) -> None:
-        """Wait until the messages queued now are stored, at most for `seconds`."""
+        """Wait until the messages queued now are stored and another gateway can answer them, at most for `seconds`."""
         if waiting := [entry.stored for entry in self._waiting]:
             await asyncio.wait(waiting, timeout=seconds)
 

@@ -15,12 +15,12 @@ from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import AddressId, PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import without_headings
-from gateway.flow.live import Live, MessageStored
+from gateway.flow.engine import Engine
+from gateway.flow.live import MessageStored
 from gateway.flow.outbound.parts import Attachments
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.people import People
-from gateway.flow.signals import Signals
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import messages, sessions
@@ -43,10 +43,8 @@ class ProactiveMessages:
     first, and locks its own session and task after that.
     """
 
-    database: Database
+    engine: Engine
     outbound: Outbound
-    live: Live
-    signals: Signals
     configured: Callable[[], Collection[str]]
 
     @property
@@ -113,8 +111,8 @@ class ProactiveMessages:
 
     def committed(self, row: MessageRow) -> None:
         """Publish a message that was stored, and wake the sender."""
-        self.live.publish(row.session_id, MessageStored(row.id))
-        self.signals.outbox.set()
+        self.engine.live.publish(row.session_id, MessageStored(row.id))
+        self.engine.signals.outbox.set()
 
     async def notify(self, principal: PrincipalId, notice: Notice, buttons: Sequence[Button] = ()) -> MessageRow | None:
         """Send a notice to the person's chat; None if there is none."""
@@ -125,7 +123,7 @@ class ProactiveMessages:
                 return None
             return await self.say(tx, at, principal, notice, label=Label.OWNER, origin="gateway", buttons=buttons)
 
-        row = await self.database.run(work)
+        row = await self.engine.database.run(work)
         if row is not None:
             self.committed(row)
         return row

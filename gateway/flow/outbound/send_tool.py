@@ -44,7 +44,7 @@ class SendTool:
             file = await self._measured(workspace, path, at) if path is not None else None
             of = await workspace.labels.of(file.path, file.sha256) if file else Label.OWNER
             try:
-                row = await database.run(lambda tx: self._store(tx, principal, at, text, file, of, heading))
+                row = await database.run(lambda tx: self._store(tx, at, text, file, of, heading))
             except HandedOver as error:
                 raise ToolFailed.own("no_such_chat", str(error)) from error
             self._proactive.committed(row)
@@ -87,16 +87,10 @@ class SendTool:
         return file
 
     async def _store(
-        self,
-        tx: Connection,
-        principal: PrincipalId,
-        at: AddressRow,
-        text: str,
-        file: Written | None,
-        of: Label,
-        heading: str,
+        self, tx: Connection, at: AddressRow, text: str, file: Written | None, of: Label, heading: str
     ) -> MessageRow:
         """The message, its file with the label `of`, and its outbox rows, in one transaction."""
+        principal = at.principal_id
         # The file's name and description are in the prompts of the chat from now on.
         label = max(await sessions.label_at_work(tx, principal), of)
         enclosed = await _known(tx, principal, file, of) if file else None

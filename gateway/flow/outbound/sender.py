@@ -8,16 +8,15 @@ from typing import Unpack
 import structlog
 from cachetools import LRUCache
 
-from gateway.config.failpoints import Failpoints
-from gateway.domain.channels.channel import Capabilities, Channel
+from gateway.domain.channels.channel import Capabilities, Channel, Outgoing
 from gateway.domain.conversation.inbound import OWN_CHANNELS, Address
-from gateway.domain.errors import TryAgainLater
+from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import AddressId, MessageId, OutboxId
+from gateway.flow.engine import Engine
 from gateway.flow.outbound.delivery import Delivery, Sent
 from gateway.flow.outbound.parts import Attachments, Roots, parts
 from gateway.flow.secrets.guard import Clean
-from gateway.flow.signals import Signals
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, outbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.outbox import OutboxPart, OutboxRow
@@ -36,14 +35,12 @@ log = structlog.get_logger(__name__)
 class Outbound:
     """The sender: one lane per address, so that a slow chat delays nobody else."""
 
-    database: Database
-    failpoints: Failpoints
-    signals: Signals
+    engine: Engine
     roots: Roots
     clean: Clean
 
     def __post_init__(self) -> None:
-        self._delivery = Delivery(self.database, self.failpoints, self.roots)
+        self._delivery = Delivery(self.engine.database, self.engine.failpoints, self.roots)
         self._channels: dict[str, Channel] = {}
         self._met: set[str] = set()
         self._idle = asyncio.Event()
@@ -81,13 +78,13 @@ class Outbound:
     async def adopt(self, name: str, channel: Channel) -> None:
         """Send through this open channel from now on, after settling parts that a crash left without a receipt."""
         if name not in self._met:
-            left = await self.database.read(lambda conn: outbox.left_sending(conn, name))
+            left = await self.engine.database.read(lambda conn: outbox.left_sending(conn, name))
             for row in left:
                 await self._delivery.resume(channel, row)
-                self.signals.attempted.publish(row.message_id)
+                self.engine.signals.attempted.publish(row.message_id)
             self._met.add(name)
         self._channels[name] = channel
-        self.signals.outbox.set()
+        self.engine.signals.outbox.set()
 
     def abandon(self, name: str) -> None:
         """Stop sending through a channel that is closed; its queue waits."""
@@ -97,19 +94,31 @@ class Outbound:
         """Forget a channel that another gateway may use now."""
         self._met.discard(name)
 
+    async def send_past(self, message: Outgoing, seconds: float) -> None:
+        """Send a message past the outbox if its channel is open, once, without retries. Never raises."""
+        if (channel := self.channel(message.address)) is None:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await channel.send(message)
+        except (SupaclawError, TimeoutError) as exc:
+            log.info("outbound.not_sent_past", channel=message.address.channel, error=str(exc))
+        except Exception:  # other chats must still be told
+            log.exception("outbound.not_sent_past", channel=message.address.channel)
+
     async def run(self) -> None:
         """Send until cancelled."""
         async with asyncio.TaskGroup() as group:
             while True:
                 self._note_commits()
-                self.signals.outbox.clear()
+                self.engine.signals.outbox.clear()
                 try:
                     await self._start_due(group)
                 except TryAgainLater as exc:
                     log.warning("outbound.waits", error=str(exc))
                 except Exception:  # sends on their way must go on
                     log.exception("outbound.broken")
-                await self.signals.outbox.wait(POLL_SECONDS)
+                await self.engine.signals.outbox.wait(POLL_SECONDS)
 
     async def drain(self, seconds: float) -> None:
         """Send committed messages, at most for `seconds`."""
@@ -121,7 +130,7 @@ class Outbound:
             log.warning("outbound.left", addresses=len(self._busy))
 
     def _note_commits(self) -> None:
-        if self.signals.outbox.is_set():
+        if self.engine.signals.outbox.is_set():
             self._idle.clear()
 
     async def _start_due(self, group: asyncio.TaskGroup) -> None:
@@ -129,7 +138,7 @@ class Outbound:
         self._passed_over = True
         if not free:
             return
-        async with self.database.connection() as conn:
+        async with self.engine.database.connection() as conn:
             due = await outbox.due(conn, list(self._channels), busy, free, list(self._left))
         self._passed_over = bool(busy) or len(due) == free
         for row in due:
@@ -138,7 +147,7 @@ class Outbound:
 
     def _rest(self) -> None:
         """Be idle if nothing is being sent and nothing was committed since the last look."""
-        if not (self._busy or self._passed_over or self.signals.outbox.is_set()):
+        if not (self._busy or self._passed_over or self.engine.signals.outbox.is_set()):
             self._idle.set()
 
     async def _send_all(self, row: OutboxRow) -> None:
@@ -159,13 +168,13 @@ class Outbound:
         finally:
             del self._busy[row.address_id]
             if look_again or self._passed_over:
-                self.signals.outbox.set()
+                self.engine.signals.outbox.set()
             self._rest()
 
     async def _address(self, id: AddressId) -> AddressRow:
         """An address, read once: the sender needs only the parts of it that never change."""
         if (known := self._addresses.get(id)) is None:
-            known = self._addresses[id] = await self.database.read(lambda conn: addresses.get(conn, id))
+            known = self._addresses[id] = await self.engine.database.read(lambda conn: addresses.get(conn, id))
         return known
 
     async def _send(self, channel: Channel, at: AddressRow, row: OutboxRow) -> Sent | None:
@@ -174,5 +183,5 @@ class Outbound:
             sent = await self._delivery.send(channel, at, row)
             self._left.discard(row.id)
         finally:
-            self.signals.attempted.publish(row.message_id)
+            self.engine.signals.attempted.publish(row.message_id)
         return sent

@@ -13,7 +13,8 @@ from gateway.agent.work.task_trees import TreeRequest, Trees
 from gateway.domain.ids import InstanceId, PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
-from gateway.flow.signals import Signals, Wakeup
+from gateway.flow.engine import Engine
+from gateway.flow.signals import Wakeup
 from gateway.flow.unattended.triggers import AcceptedTrigger, accepted_before
 from gateway.store.connection.listener import Subscriptions
 from gateway.store.connection.pool import Connection, Database
@@ -45,28 +46,27 @@ class ProgramRequest:
 class TreeControl:
     """Starts, cancels and forks the owner's trees."""
 
-    database: Database
+    engine: Engine
     owner: PrincipalId
     trees: Trees
-    signals: Signals
 
     async def start(self, request: ProgramRequest) -> AcceptedTrigger:
         """Start a tree, committed on return; its result goes to no chat. Raises `NoSuchAgent`, `KeyReused`."""
         await self.trees.check(request.agent, request.label)
-        made = await self.database.run(lambda tx: self._started(tx, request))
-        self.signals.tasks.set()
+        made = await self.engine.database.run(lambda tx: self._started(tx, request))
+        self.engine.signals.tasks.set()
         return made
 
     async def cancel(self, which: str) -> TaskId:
         """Cancel a task and its subtasks; raises `NoSuchTask`."""
-        task, running = await self.database.run(lambda tx: task_trees.cancel(tx, self.owner, which))
-        self.signals.cancelled.publish(running)
+        task, running = await self.engine.database.run(lambda tx: task_trees.cancel(tx, self.owner, which))
+        self.engine.signals.cancelled.publish(running)
         return task
 
     async def fork(self, which: str, at: int, model: str | None = None) -> TaskId:
         """As `task_trees.fork`."""
-        made = await self.database.run(lambda tx: task_trees.fork(tx, self.owner, which, at, model))
-        self.signals.tasks.set()
+        made = await self.engine.database.run(lambda tx: task_trees.fork(tx, self.owner, which, at, model))
+        self.engine.signals.tasks.set()
         return made
 
     async def _started(self, tx: Connection, request: ProgramRequest) -> AcceptedTrigger:

@@ -12,20 +12,19 @@ from gateway.agent.loop import RepeatApprovals
 from gateway.agent.policy import Act
 from gateway.agent.toolbox import ApprovedCall
 from gateway.domain.conversation.tools import Effect
-from gateway.domain.conversation.transcript import ToolIntent
+from gateway.domain.conversation.transcript import ToolFinished, ToolIntent, ToolResult
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
-from gateway.domain.time import Clock
-from gateway.domain.work.tasks import Assignment, Claim, Status
+from gateway.domain.work.tasks import Assignment, Claim, Status, TurnResult
 from gateway.domain.work.trees import DoubtAnswer
 from gateway.flow.approvals.questions import Questions
+from gateway.flow.engine import Engine
 from gateway.flow.trees.system_calls import NextStep, task_question
 from gateway.flow.turn.loop import Turn
 from gateway.flow.turn.opening import OpenedTurn
-from gateway.flow.turn.runner import TurnResult
 from gateway.flow.turn.steps import conclude_call
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.transcript import sessions
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import DOUBT, ReviewRow
@@ -46,9 +45,8 @@ class CallInDoubt:
 class Doubts:
     """Asks a person about calls of nodes that may have run before a crash, and applies the answers."""
 
-    database: Database
+    engine: Engine
     questions: Questions
-    clock: Clock
 
     async def settle(self, turn: Turn, assignment: Assignment) -> RepeatApprovals | NextStep | TurnResult:
         """The calls that may run now, or why the node can't continue yet.
@@ -64,7 +62,7 @@ class Doubts:
         if not found:
             return harmless
         await turn.fence.outlast(max((toolbox.seconds_under_way(each.act.tool) for each in found), default=0.0))
-        settled = await self.database.run(lambda tx: self._settle(tx, opened, assignment, found))
+        settled = await self.engine.database.run(lambda tx: self._settle(tx, opened, assignment, found))
         return settled if isinstance(settled, NextStep | TurnResult) else {**harmless, **settled}
 
     async def _settle(
@@ -85,7 +83,9 @@ class Doubts:
                 return TurnResult.failed(f"a call may have run before a restart, and {name} gave it up")
         if ran := [doubt for doubt, row in asked if answers.get(row.name) is DoubtAnswer.RAN]:
             for doubt in ran:
-                await conclude_call(tx, run, opened.session, doubt.intent, json.dumps(RAN_RESULT), label)
+                result = ToolResult(doubt.intent.call.id, json.dumps(RAN_RESULT))
+                done = ToolFinished(doubt.intent, result, failed=False, duration_ms=0, label=label)
+                await conclude_call(tx, run, opened.session, done, label)
             return NextStep.GO_ON
         return {doubt.intent.ordinal: await _allowed(tx, doubt, row) for doubt, row in asked}
 
@@ -93,7 +93,7 @@ class Doubts:
         self, tx: Connection, run: Claim, assignment: Assignment, doubt: CallInDoubt, label: Label
     ) -> ReviewRow:
         """The question about this call, asked again if its approval was used, or its request for permission."""
-        lasts, now, act = self.questions.lasts(), self.clock.now(), doubt.act
+        lasts, now, act = self.questions.settings().expire, self.engine.clock.now(), doubt.act
         arguments: JsonObject = {"tool": act.tool, "arguments": storable(doubt.intent.call.arguments)}
         question = task_question(run, assignment, DOUBT, arguments, storable(act.change.preview), label, lasts)
         question = replace(question, base=act.change.base, ordinal=doubt.intent.ordinal, act=act.kind)

@@ -2,32 +2,30 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from gateway.agent.conversation.context import own_words
 from gateway.agent.limits import TREE_USD, dollars, used_up
 from gateway.agent.loop import RepeatApprovals
-from gateway.agent.skills.library import Skills
 from gateway.agent.work.agents import Agents
 from gateway.agent.work.task_trees import SYSTEM_TOOL_SPECS, BadSystemCall, parse_system_call
-from gateway.config.failpoints import Failpoints, Step
+from gateway.config.failpoints import Step
 from gateway.domain.conversation.model import PromptPart
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.errors import SupaclawError
-from gateway.domain.ids import PrincipalId, TaskId
+from gateway.domain.ids import TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.time import Clock
-from gateway.domain.work.tasks import Assignment, Claim, Status
+from gateway.domain.work.tasks import Assignment, Claim, Status, TurnResult
 from gateway.domain.work.trees import FILES, MAIN, MOST_FILES, LoadSkill
-from gateway.flow.approvals.questions import Questions
+from gateway.flow.engine import Engine
 from gateway.flow.trees.doubts import Doubts
 from gateway.flow.trees.system_calls import NextStep, NodeCompleted, ReviewUnanswered, SystemCalls, task_question
 from gateway.flow.turn.loop import SizedModel, Turn
 from gateway.flow.turn.opening import AgentPart, OpenedTurn, Opening, raise_label
-from gateway.flow.turn.runner import TurnResult, TurnRunner
+from gateway.flow.turn.runner import AgentParts
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import sessions, tool_calls
 from gateway.store.transcript.messages import MessageRow
@@ -89,37 +87,31 @@ NO_AGENT = "there is no agent {}, or its file is wrong or switched off"
 class NodeRuns:
     """Runs the turns of nodes; the caller stores how a node ended."""
 
-    database: Database
-    turn_runner: TurnRunner
-    skills: Skills
+    engine: Engine
+    agents: AgentParts
     model: Callable[[str | None, float, int | None], SizedModel | None]
-    questions: Questions
-    clock: Clock
-    failpoints: Failpoints
-    turned: Callable[[PrincipalId], Awaitable[None]]
-    """Synchronises the files that a turn has changed, before a subtask or the parent can run on another machine."""
 
     async def run(self, run: Claim, assignment: Assignment, opened: OpenedTurn) -> tuple[OpenedTurn, TurnResult] | None:
         """How the node ended; None if it waits, is to be run again, or has ended already. Raises `RunLost`."""
         folder = await self._folder(run)
-        doubts = Doubts(self.database, self.questions, self.clock)
+        doubts = Doubts(self.engine, self.agents.questions)
         while True:
             agents = await self._usable(run)
             if (agent := agents.get(run.agent)) is None:
                 return opened, TurnResult.failed(NO_AGENT.format(run.agent))
             part = await self._part(run, agent, agents, folder, assignment.fork)
-            turn = await self.turn_runner.begin(opened.with_agent(part))
+            turn = await self.agents.runner.begin(opened.with_agent(part))
             step = await doubts.settle(turn, assignment)
             if not isinstance(step, NextStep | TurnResult):
                 step = await self._turned(turn, assignment, agent, folder, step)
             match step:
                 case NextStep.GO_ON:
-                    again = await self.database.run(turn.opened.opening.open)
+                    again = await self.engine.database.run(turn.opened.opening.open)
                     if again is None:
                         return None
                     opened = again
                 case NextStep.ASK:
-                    await self.questions.look()
+                    await self.agents.questions.look()
                     return None
                 case NextStep.WAIT:
                     return None
@@ -132,27 +124,28 @@ class NodeRuns:
         opened = turn.opened
         result = await self._turn(turn, agent, assignment.model, allowed)
         if assignment.fork is None:
-            await folder.note(self.database, opened.opening)
-        await self.turned(opened.run.principal_id)
-        self.failpoints.reach(Step.NODE_TURNED)
+            await folder.note(self.engine.database, opened.opening)
+        # A subtask or the parent may run on another machine.
+        await self.agents.file_sync.after_turn(opened.run.principal_id)
+        self.engine.failpoints.reach(Step.NODE_TURNED)
         return await self._follow_up(opened, assignment, agent, result)
 
-    def _agents(self, run: Claim) -> Agents:
-        return self.turn_runner.environments.of(run.principal_id).agents
+    def _registry(self, run: Claim) -> Agents:
+        return self.agents.environments.of(run.principal_id).agents
 
     async def _usable(self, run: Claim) -> dict[str, AgentFile]:
         """The agents that the person of this run may use, by slug."""
-        owner = self.questions.people.is_owner(run.principal_id)
-        return {each.slug: each if owner else each.of_member for each in await self._agents(run).usable()}
+        owner = self.engine.people.is_owner(run.principal_id)
+        return {each.slug: each if owner else each.of_member for each in await self._registry(run).usable()}
 
     async def _folder(self, run: Claim) -> TaskFolder:
-        master = await self.database.read(lambda conn: trees.master_of(conn, run.id))
-        return TaskFolder.of(self.turn_runner.environments.of(run.principal_id).workspace, master, run.id)
+        master = await self.engine.database.read(lambda conn: trees.master_of(conn, run.id))
+        return TaskFolder.of(self.agents.environments.of(run.principal_id).workspace, master, run.id)
 
     async def _part(
         self, run: Claim, agent: AgentFile, agents: Mapping[str, AgentFile], folder: TaskFolder, fork: TaskId | None
     ) -> AgentPart:
-        part = chat_part(agent, await self._agents(run).label(agent), agent.skills or ())
+        part = chat_part(agent, await self._registry(run).label(agent), agent.skills or ())
         others = [await self._offered(run, other) for slug, other in agents.items() if slug != run.agent]
         heading = [own_words(AGENTS)] if others else []
         parts = (*part.parts, *heading, *others, own_words(folder.hint(part.tools)))
@@ -160,7 +153,7 @@ class NodeRuns:
 
     async def _offered(self, run: Claim, agent: AgentFile) -> PromptPart:
         """An agent that another may give work to; only the first word of its name is told if its file is left out."""
-        label, name = await self._agents(run).label(agent), re.split(r"\W", agent.slug[:LONGEST_WORD])[0]
+        label, name = await self._registry(run).label(agent), re.split(r"\W", agent.slug[:LONGEST_WORD])[0]
         text = f"- {agent.slug}: {agent.head.description}"
         return PromptPart(text, label, f"the agent {name}", agent.path, agent.sha256)
 
@@ -174,31 +167,32 @@ class NodeRuns:
         head = agent.head
         tuned = agent.slug != MAIN or other is not None
         model = self.model(other or agent.model, head.temperature, head.max_tokens) if tuned else None
-        return await self.turn_runner.answer(turn, model=model, allowed=allowed)
+        return await self.agents.runner.answer(turn, model=model, allowed=allowed)
 
     async def _follow_up(
         self, opened: OpenedTurn, assignment: Assignment, agent: AgentFile, result: TurnResult | None
     ) -> NextStep | TurnResult:
         """Carry out the system calls of the turn; without any it was the node's last."""
-        run = opened.run
-        calls = await self.database.read(lambda conn: tool_calls.handed_open(conn, opened.session, run.id))
+        run, clock = opened.run, self.engine.clock
+        calls = await self.engine.database.read(lambda conn: tool_calls.handed_open(conn, opened.session, run.id))
         if result is not None and result.limit == TREE_USD:
-            return await self.database.run(lambda tx: self._out_of_budget(tx, opened, assignment))
+            return await self.engine.database.run(lambda tx: self._out_of_budget(tx, opened, assignment))
         if not calls:
             return NextStep.GO_ON if result is None else _ended(result)
         skills = {call.ordinal or 0: await self._skill(agent, call) for call in calls if call.tool == "load_skill"}
         label = opened.label if result is None else result.label
-        usable, labels = await self._usable(run), self._agents(run)
+        usable, labels = await self._usable(run), self._registry(run)
         offered = {slug for slug, each in usable.items() if await labels.label(each) <= label}
 
         async def act(tx: Connection) -> NextStep | NodeCompleted | ReviewUnanswered:
             session = await sessions.lock_for(tx, opened.session, run)
             await tasks.progress(tx, run)
-            acts = SystemCalls(tx, run, assignment, session, offered, skills, self.clock.now(), self.questions.lasts())
+            lasts = self.agents.questions.settings().expire
+            acts = SystemCalls(tx, run, assignment, session, offered, skills, clock.now(), lasts)
             return await acts.carry_out(calls)
 
-        done = await self.database.run(act)
-        self.failpoints.reach(Step.NODE_ACTED)
+        done = await self.engine.database.run(act)
+        self.engine.failpoints.reach(Step.NODE_ACTED)
         match done:
             case NodeCompleted(output):
                 known = result or TurnResult(AssistantText(output), label=label)
@@ -215,7 +209,7 @@ class NodeRuns:
             assert isinstance(wanted, LoadSkill), "parsed as that"
             if agent.skills is not None and wanted.name not in agent.skills:
                 return {"error": "not_found", "message": "That is none of this agent's skills."}
-            files = await self.skills.confirmed(wanted.name)
+            files = await self.agents.environments.own.skills.confirmed(wanted.name)
         except (BadSystemCall, SupaclawError) as error:
             return {"error": "refused", "message": str(error)}
         others = [path for path in sorted(files) if path != manifest(files)]
@@ -234,15 +228,14 @@ class NodeRuns:
             return TurnResult.failed(f"the task's budget of {dollars(limit)} is used up, and no more was allowed")
         await tasks.suspend(tx, run, Status.NEEDS_HUMAN_REVIEW)
         if asked is None or asked.state != "open":
-            payer, spent = self.questions.people.owner.id, f"{dollars(place.spent_usd)} of {dollars(limit)}"
+            payer, spent = self.engine.people.owner.id, f"{dollars(place.spent_usd)} of {dollars(limit)}"
             own = payer == run.principal_id
             whose = "" if own else f" of {opened.principal.name}"
             text = f"The task {assignment.name!r}{whose} has used {spent}. Allow another {dollars(limit)}?"
-            question = task_question(
-                run, assignment, BUDGET, {"usd": limit}, text, opened.label, self.questions.lasts()
-            )
-            address = assignment.address if own else None
-            await reviews.ask(tx, replace(question, asked=payer, address=address, act=ToolClass.ACT), self.clock.now())
+            lasts, address = self.agents.questions.settings().expire, assignment.address if own else None
+            question = task_question(run, assignment, BUDGET, {"usd": limit}, text, opened.label, lasts)
+            question = replace(question, asked=payer, address=address, act=ToolClass.ACT)
+            await reviews.ask(tx, question, self.engine.clock.now())
         return NextStep.ASK
 
 

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from gateway.agent.work.task_trees import BadSystemCall, SystemCall, node_assignment, parse_system_call, queue
 from gateway.domain.conversation.tools import Labelled, ToolClass
-from gateway.domain.conversation.transcript import ToolIntent
+from gateway.domain.conversation.transcript import ToolFinished, ToolIntent, ToolResult
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Assignment, Claim, Status
@@ -192,7 +192,8 @@ class SystemCalls:
         self.label = max(self.label, result.label)
         await sessions.taint(self.tx, call.session_id, self.label)
         text = json.dumps(result.result, ensure_ascii=False)
-        await conclude_call(self.tx, self.run, call.session_id, intent, text, self.label, ok=ok)
+        done = ToolFinished(intent, ToolResult(intent.call.id, text), not ok, 0, self.label)
+        await conclude_call(self.tx, self.run, call.session_id, done, self.label)
 
 
 def task_question(

@@ -20,18 +20,19 @@ from gateway.agent.conversation.compaction import (
     without_model,
     written_summary,
 )
-from gateway.config.failpoints import Failpoints, Step
+from gateway.config.failpoints import Step
 from gateway.domain.conversation.model import ModelsExhausted, Reply
 from gateway.domain.conversation.transcript import Summary
 from gateway.domain.errors import RunLost
 from gateway.domain.ids import MessageId, PrincipalId, SessionId
 from gateway.domain.memory.memories import Category, Kind, NewMemory
 from gateway.domain.work.tasks import Claim
-from gateway.flow.live import Live, MessageStored, TurnStarted
+from gateway.flow.engine import Engine
+from gateway.flow.live import MessageStored, TurnStarted
 from gateway.flow.turn.budgets import BudgetedModel, OutOfBudget, SharedBudgets
 from gateway.flow.turn.loop import MIN_PROMPT_TOKENS, SizedModel, reply_of
 from gateway.flow.turn.opening import OpenedTurn
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.memory import memories
 from gateway.store.transcript import journals, messages, sessions
 from gateway.store.work import steps
@@ -58,11 +59,9 @@ class Compactor:
     make the summary.
     """
 
-    database: Database
+    engine: Engine
     model: Callable[[], SizedModel | None]
     at_tokens: Callable[[], int]
-    live: Live
-    failpoints: Failpoints
 
     async def prepare(
         self, opened: OpenedTurn, room: int, budgets: SharedBudgets, *, overflow: bool = False
@@ -86,17 +85,17 @@ class Compactor:
         model, run = self.model(), opened.run
         asked = model and BudgetedModel(model, budgets, run, opened.principal.role, tree=opened.agent is not None)
         summary = await self._written(asked, run.principal_id, what, longest_summary(at))
-        self.failpoints.reach(Step.SUMMARY_READY)
-        stored = await self.database.run(lambda tx: self._store(tx, run, opened.session, summary))
-        self.failpoints.reach(Step.SUMMARY_COMMITTED)
+        self.engine.failpoints.reach(Step.SUMMARY_READY)
+        stored = await self.engine.database.run(lambda tx: self._store(tx, run, opened.session, summary))
+        self.engine.failpoints.reach(Step.SUMMARY_COMMITTED)
         if stored is not None:
             log.info("session.compacted", covers=what.last, rows=len(what.covered), facts=len(summary.facts))
-            self.live.publish(opened.session, MessageStored(stored))
+            self.engine.live.publish(opened.session, MessageStored(stored))
         return await self._reopened(opened)
 
     async def _written(self, model: SizedModel | None, whose: PrincipalId, what: Cut, limit: int) -> NewSummary:
         ids = [row.id for row in what.covered]
-        forgotten = await self.database.read(lambda conn: memories.forgotten(conn, whose, ids))
+        forgotten = await self.engine.database.read(lambda conn: memories.forgotten(conn, whose, ids))
         said = await asyncio.to_thread(what.without, *forgotten)
         reply = None if model is None else await self._asked(model, said, limit)
         sections = None if reply is None else read_summary(reply.text)
@@ -122,7 +121,7 @@ class Compactor:
         what = summary.what
         await sessions.lock_for(tx, session, run)
         if summary.reply is not None:
-            await steps.model_called(tx, run.id, run.principal_id, summary.reply)
+            await steps.model_called(tx, run, summary.reply)
         if await messages.newest_summary(tx, session) != (what.previous.id if what.previous else None):
             return None
         label = await sessions.label(tx, session)
@@ -143,10 +142,10 @@ class Compactor:
 
     async def _reopened(self, opened: OpenedTurn) -> OpenedTurn:
         """Open the turn again; messages that arrived meanwhile join it."""
-        again = await self.database.run(opened.opening.open)
+        again = await self.engine.database.run(opened.opening.open)
         if again is None:
             raise RunLost("the messages of this run need no answer any more")
         joined = tuple(id for id in again.asked_ids if id not in opened.asked_ids)
         if joined:
-            self.live.publish(again.session, TurnStarted(joined, opened.run))
+            self.engine.live.publish(again.session, TurnStarted(joined, opened.run))
         return again

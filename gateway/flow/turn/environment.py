@@ -24,12 +24,11 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import InstanceId, PrincipalId, TaskId
 from gateway.domain.memory.memories import Embedders
 from gateway.domain.principals import Label, Role
-from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Lane
 from gateway.flow.approvals.questions import Questions
+from gateway.flow.engine import Engine
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.outbound.send_tool import SendTool
-from gateway.flow.people import People
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.turn.opening import AgentPart, OpenedChat, OpenedTurn
 from gateway.flow.turn.own_tools import LockWatches, OwnTools, StoredPlans
@@ -119,7 +118,6 @@ class AgentEnvironment:
 class Toolkit:
     """The parts that the tools of every principal are made of."""
 
-    families: Sequence[Family]
     sources: Sequence[MakeSource]
     """Make the sources of tools that come and go."""
     send_tool: SendTool
@@ -137,10 +135,10 @@ class Toolkit:
 class AgentEnvironments:
     """Builds each environment once."""
 
-    database: Database
-    people: People
+    engine: Engine
     workspaces: Workspaces
     own: OwnTools
+    families: Sequence[Family]
     toolkit: Toolkit
     locks: LockWatches
     questions: Questions
@@ -148,7 +146,6 @@ class AgentEnvironments:
     """Replaces live secrets in what tools return."""
     leaks: Leaks
     """Finds secrets in texts that are still being written."""
-    clock: Clock
     owner_zone: Callable[[], str | None]
 
     def __post_init__(self) -> None:
@@ -161,7 +158,7 @@ class AgentEnvironments:
         """Drop the owner's environments, forks too, if a tool file has changed; call it before a turn or a call."""
         if self._version != (now := await self.own.tool_files.look()):
             self._version = now
-            for key in [key for key in self._built if self.people.is_owner(key[0])]:
+            for key in [key for key in self._built if self.engine.people.is_owner(key[0])]:
                 del self._built[key]
 
     def switched_off(self) -> Mapping[str, str]:
@@ -226,8 +223,8 @@ class AgentEnvironments:
             return
         self._todo_written = False  # before the await: a list may be written meanwhile
         try:
-            whose = await self.database.run(todo_lists.drop_finished)
-            self._todo_written |= await self.database.run(todo_lists.any_left)
+            whose = await self.engine.database.run(todo_lists.drop_finished)
+            self._todo_written |= await self.engine.database.run(todo_lists.any_left)
         except TryAgainLater:
             self._todo_written = True
             return
@@ -236,9 +233,9 @@ class AgentEnvironments:
 
     def _build(self, principal: PrincipalId, fork: TaskId | None) -> AgentEnvironment:
         """A fork has no commands: they would run on the files that it has a copy of."""
-        owner, own = self.people.is_owner(principal), self.people.own_label(principal)
+        owner, own = self.engine.people.is_owner(principal), self.engine.people.own_label(principal)
         # A member's store holds nothing but their own rows.
-        database = self.database if owner else self.database.bound(principal)
+        database = self.engine.database if owner else self.engine.database.bound(principal)
         workspace = self.workspaces.of(principal) if fork is None else self.workspaces.of_fork(principal, fork)
         own_files, kit = owner and fork is None, self.toolkit
         zone = partial(self._zone, workspace, owner)
@@ -246,13 +243,15 @@ class AgentEnvironments:
         skills = self.own.skills if owner else None
         agents = self.own.agents if owner else Agents(workspace)
         locks = self.own.locks if own_files else self.locks.of(principal, workspace)
+        reads_on = None if fork else self.engine.instance
+        reader = _Reader(database, self.engine.database, principal, workspace, reads_on)
         todo = TodoLists(database, principal, own, workspace, self._note_todo_list)
-        plans = Plans(StoredPlans(self.database, own), own) if own_files else None
+        plans = Plans(StoredPlans(self.engine.database, own), own) if own_files else None
         services = Services(
             workspace,
             kit.send_tool.of(database, principal, workspace, own),
-            _Reader(database, self.database, principal, workspace, None if fork else self.workspaces.instance).find,
-            PrincipalContext(principal, role, database.run, self.clock, zone, search),
+            reader.find,
+            PrincipalContext(principal, role, database.run, self.engine.clock, zone, search),
             kit.web,
             skills,
             locks=locks,
@@ -264,10 +263,10 @@ class AgentEnvironments:
             commands=self.own.commands if own_files else None,
             processes=self.own.processes if own_files else None,
             trees=Trees(agents, kit.budgets),
-            engine=self.database.run,
+            engine=self.engine.database.run,
             bash=kit.bash,
         )
-        tools = [tool for family in kit.families for tool in family(services)]
+        tools = [tool for family in self.families for tool in family(services)]
         if owner:
             tools = self.own.tool_files.adjusted(tools)
         policy = self.questions.policy(principal, fork=fork is not None)

@@ -32,13 +32,14 @@ from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text.copied_marks import CopiedMarks, without_copied_marks
 from gateway.domain.text.tokens import estimate
-from gateway.flow.live import Live, TurnStarted
+from gateway.flow.engine import Engine
+from gateway.flow.live import TurnStarted
 from gateway.flow.secrets.guard import CleanModel
 from gateway.flow.turn.environment import AgentEnvironment
 from gateway.flow.turn.opening import OpenedChat, OpenedTurn
 from gateway.flow.turn.steps import Fence
 from gateway.llm.prices import estimate_tool
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.files import attachments
 from gateway.store.transcript import sessions, unread
 from gateway.store.transcript.messages import MessageRow
@@ -140,11 +141,9 @@ class SizedModel(Model, Protocol):
 
     def prompt_budget(self) -> int:
         """Most tokens of a prompt, tools included, that leave room for an answer."""
-        ...
 
     def highest(self, prompt: Prompt) -> Highest:
         """The highest cost of an answer to this prompt."""
-        ...
 
 
 async def reply_of(model: Model, prompt: Prompt) -> Reply:
@@ -200,8 +199,7 @@ class Turn:
 class TurnLoop:
     """One run of the loop; `budget` limits a prompt to fewer tokens than the model takes."""
 
-    database: Database
-    live: Live
+    engine: Engine
     turn: Turn
     model: SizedModel
     limits: Limits
@@ -294,7 +292,7 @@ class TurnLoop:
 
         async def note(tx: Connection) -> None:
             await tasks.progress(tx, run)
-            await steps.model_called(tx, run.id, run.principal_id, reply)
+            await steps.model_called(tx, run, reply)
 
         await self.turn.fence.commit(note)
         return reply.text
@@ -323,12 +321,12 @@ class TurnLoop:
         if self._fresh:
             self._fresh = False
             return NOTHING_NEW
-        async with self.database.connection() as conn:
+        async with self.engine.database.connection() as conn:
             if not await unread.left(conn, self.opened.session):
                 return NOTHING_NEW
-        rows = await self.database.run(self._take)
+        rows = await self.engine.database.run(self._take)
         if rows:
-            self.live.publish(self.opened.session, TurnStarted(tuple(row.id for row in rows), self.opened.run))
+            self.engine.live.publish(self.opened.session, TurnStarted(tuple(row.id for row in rows), self.opened.run))
         entries = await self._shown(rows, {row.id for row in rows})
         label = max((row.label for row in rows), default=Label.OWNER)
         return Steered(tuple(entry for entry in entries if isinstance(entry, UserText)), label)
@@ -340,7 +338,7 @@ class TurnLoop:
             return NOTHING_NEW
         until = monotonic() + FILES_WAIT_SECONDS
         while True:
-            async with self.database.connection() as conn:
+            async with self.engine.database.connection() as conn:
                 if not await unread.follows(conn, self.opened.session):
                     break
             if (found := await self._steer()).messages or monotonic() > until:

@@ -80,15 +80,8 @@ class TurnMemory:
             rows = (*opened.history, *opened.transcript)
             visible = Visible({row.id for row in rows} | other_versions, {memory.id for memory in standing.shown})
             at_most = min(label, recall_limit(opened.principal.role, label))
-            recalled = await recall(
-                conn,
-                opened.principal.id,
-                question,
-                visible,
-                at_most=at_most,
-                now=opened.asked[-1].created_at,
-                zone=zone,
-            )
+            whose, now = opened.principal.id, opened.asked[-1].created_at
+            recalled = await recall(conn, whose, question, visible, at_most=at_most, now=now, zone=zone)
         label = max(label, recalled.label)
         if label > opened.label:
             await self.database.run(lambda tx: raise_label(tx, opened.run, opened.session, label))

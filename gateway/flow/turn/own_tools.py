@@ -10,7 +10,6 @@ from gateway.agent.exec.commands import WorkspaceCommands
 from gateway.agent.exec.processes import Processes
 from gateway.agent.mcp.servers import Credentials, LocalServers, McpServers
 from gateway.agent.skills.library import Skills
-from gateway.agent.tool_files.calls import AccessTokens, DeclaredTools
 from gateway.agent.tool_files.confirmed import ToolFiles
 from gateway.agent.work.agents import Agents
 from gateway.config.model import McpServer
@@ -76,19 +75,6 @@ class McpSource:
         return McpServers(
             principal, owner, self.configured, self.database, self.connections, self.credentials, save, self.local
         )
-
-
-@dataclass(frozen=True, slots=True)
-class DeclaredToolSource:
-    """Builds the source of the tools that files in the owner's workspace declare."""
-
-    files: ToolFiles
-    tokens: AccessTokens
-    commands: WorkspaceCommands
-
-    def __call__(self, principal: PrincipalId, owner: bool, _workspace: Workspace) -> DeclaredTools:
-        """The source for this person; only the owner gets any tools."""
-        return DeclaredTools(principal, owner, self.files, self.tokens, self.commands)
 
 
 @dataclass(frozen=True, slots=True)

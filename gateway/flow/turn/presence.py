@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from typing import assert_never
 
 import structlog
@@ -84,14 +84,11 @@ async def drafts(channel: Channel | None, at: AddressRow, draft: int, clock: Clo
                 pass
 
 
-@asynccontextmanager
-async def typing(channel: Channel | None, at: AddressRow) -> AsyncIterator[None]:
+def typing(channel: Channel | None, at: AddressRow) -> AbstractAsyncContextManager[None]:
     """Show that an answer is being written, every 4 s and for 2 minutes at most."""
     if channel is None or not channel.capabilities.typing:
-        yield
-        return
-    async with _meanwhile(_keep_typing(channel, at), f"typing {at.id}"):
-        yield
+        return nullcontext()
+    return _meanwhile(_keep_typing(channel, at), f"typing {at.id}")
 
 
 @asynccontextmanager

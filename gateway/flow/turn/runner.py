@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import structlog
@@ -11,17 +12,18 @@ import structlog
 from gateway.agent.limits import TREE_USD, Limits
 from gateway.agent.loop import NO_REPEATS, RepeatApprovals
 from gateway.agent.memory.search import MemoryQuery
-from gateway.config.failpoints import Failpoints, Step
+from gateway.config.failpoints import Step
 from gateway.domain.conversation.model import ModelsExhausted, PromptPart, Reply
 from gateway.domain.conversation.transcript import Answered, AssistantText, ModelReplied, Notice
-from gateway.domain.ids import AddressId, MemoryId, MessageId, SessionId
+from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.principals import Label, Role
-from gateway.domain.time import Clock
-from gateway.domain.work.tasks import Claim, Status
+from gateway.domain.work.tasks import Claim, Status, TurnResult
+from gateway.flow.approvals.questions import Questions
+from gateway.flow.engine import Engine
+from gateway.flow.files.sync import FileSync
 from gateway.flow.labels import ask_to_vouch
-from gateway.flow.live import Live, MessageStored, TurnEnded
+from gateway.flow.live import MessageStored, TurnEnded
 from gateway.flow.outbound.proactive import ProactiveMessages
-from gateway.flow.signals import Signals
 from gateway.flow.turn.budgets import BudgetedModel, OutOfBudget, SharedBudgets
 from gateway.flow.turn.compaction import Compactor
 from gateway.flow.turn.environment import AgentEnvironments
@@ -29,7 +31,7 @@ from gateway.flow.turn.loop import SizedModel, Turn, TurnLoop
 from gateway.flow.turn.memory import TurnMemory
 from gateway.flow.turn.opening import OpenedTurn, raise_label
 from gateway.flow.turn.steps import Fence, LiveSink, Sink, StepSink
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.outbox import OutboxPart
 from gateway.store.transcript import messages, sessions
@@ -44,70 +46,19 @@ NO_MODEL = "No model could answer. Wait a little and try again; if it keeps happ
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class TurnResult:
-    """The end of a turn: the agent's answer, or a notice from the gateway that says why there is none."""
-
-    entry: AssistantText | Notice
-    reply: Reply | None = None
-    status: Status = Status.COMPLETED
-    error: str | None = None
-    problem: ModelsExhausted | None = None
-    """Why no model answered."""
-    label: Label = Label.UNTRUSTED
-    """The label of all that the run had read."""
-    reminded: tuple[MemoryId, ...] = ()
-    """The memories it was reminded of."""
-    limit: str | None = None
-    """The limit that ended it early."""
-
-    @classmethod
-    def failed(cls, why: str) -> "TurnResult":
-        """A notice that the run failed."""
-        return cls(Notice(why), status=Status.FAILED, error=why)
-
-    @property
-    def origin(self) -> str:
-        """The author of its text."""
-        return "agent" if isinstance(self.entry, AssistantText) else "gateway"
-
-    async def store(
-        self, tx: Connection, run: Claim, session: SessionId, *, label: Label, address: AddressId | None = None
-    ) -> MessageRow:
-        """Add it to the session, which the caller has locked, as the answer to its open messages; record the costs."""
-        answer = await messages.say(
-            tx,
-            session,
-            run.principal_id,
-            self.entry,
-            label=label,
-            origin=self.origin,
-            address=address,
-            task=run.id,
-            answers=True,
-            remembered=self.reminded,
-        )
-        if self.reply is not None:
-            await steps.model_called(tx, run.id, run.principal_id, self.reply, answer.id)
-        return answer
-
-
 @dataclass
 class TurnRunner:
     """Runs turns. One for all runs: they share one count of the spending."""
 
-    database: Database
+    engine: Engine
     models: Callable[[], SizedModel]
     limits: Callable[[], Limits]
     budgets: SharedBudgets
     environments: AgentEnvironments
-    live: Live
-    clock: Clock
-    failpoints: Failpoints
     compactor: Compactor
 
     def __post_init__(self) -> None:
-        self._memory = TurnMemory(self.database, self.environments.toolkit.embedder)
+        self._memory = TurnMemory(self.engine.database, self.environments.toolkit.embedder)
 
     async def begin(self, opened: OpenedTurn) -> Turn:
         """Build the turn's environment, once, while its question is embedded; raises `RunLost`."""
@@ -122,7 +73,8 @@ class TurnRunner:
         *files, beat = await environment.persona_parts()
         used = [*files, *([beat] if opened.heartbeat else []), *(opened.agent.parts if opened.agent else ())]
         opened, skills = await self._vouched(opened, used), await environment.skill_index()
-        return Turn(opened, environment, (*files, beat), skills, Fence(self.database, opened.run), await question)
+        fence = Fence(self.engine.database, opened.run)
+        return Turn(opened, environment, (*files, beat), skills, fence, await question)
 
     async def answer(
         self,
@@ -142,11 +94,11 @@ class TurnRunner:
             limits = replace(limits, usd=opened.agent.usd)
         tree = opened.agent is not None
         budgeted = BudgetedModel(model or self.models(), self.budgets, opened.run, opened.principal.role, tree=tree)
-        stored = StepSink(turn.fence, opened.run, opened.session, opened.label, self.failpoints)
-        sinks = (stored, LiveSink(self.live, opened.session), *sinks)
+        stored = StepSink(turn.fence, opened.run, opened.session, opened.label, self.engine.failpoints)
+        sinks = (stored, LiveSink(self.engine.live, opened.session), *sinks)
         while True:
             try:
-                loop = await self._prepared(TurnLoop(self.database, self.live, turn, budgeted, limits, budget, allowed))
+                loop = await self._prepared(TurnLoop(self.engine, turn, budgeted, limits, budget, allowed))
                 stored.label = max(stored.label, loop.opened.label)
                 result = await self._follow(loop, sinks)
                 return replace(result, label=stored.label, reminded=loop.opened.reminder.recalled.memories)
@@ -170,7 +122,7 @@ class TurnRunner:
         doubtful = [part for part in parts if part.sha256 and part.label > opened.label]
         if label == opened.label and not doubtful:
             return opened
-        owner, own = self.environments.people.owner.id, opened.principal.id
+        owner, own = self.engine.people.owner.id, opened.principal.id
         asked = {owner if part.shared else own: dict[str, str]() for part in doubtful}
         for part in doubtful:
             asked[owner if part.shared else own][part.path] = part.sha256
@@ -178,9 +130,9 @@ class TurnRunner:
         async def work(tx: Connection) -> None:
             await raise_label(tx, opened.run, opened.session, label)
             for whose, files in asked.items():
-                await ask_to_vouch(tx, whose, files, self.clock)
+                await ask_to_vouch(tx, whose, files, self.engine.clock)
 
-        await self.database.run(work)
+        await self.engine.database.run(work)
         if doubtful:
             log.info("turn.left_out", files=[part.path for part in doubtful])
         return replace(opened, label=label)
@@ -236,25 +188,17 @@ class RunOutcome:
 
 
 Destination: TypeAlias = Callable[[Connection], Awaitable[AddressRow | None]]
-"""Finds and locks the chat that gets the result of a run; None: there is none."""
+"""Finds and locks the chat, not the run's own, that gets its result; None: there is none."""
 StoreOutcome: TypeAlias = Callable[[Connection, MessageRow, AddressRow | None], Awaitable[RunOutcome]]
 """Stores the consequences of the answer, in the same transaction; gets the answer and the destination."""
-
-
-async def nowhere(_tx: Connection) -> AddressRow | None:
-    """The destination of a run whose own session is the chat."""
-    return None
 
 
 @dataclass(frozen=True, slots=True)
 class RunFinisher:
     """Ends runs of every kind. Chats are locked first, then the run's own session, then its task."""
 
-    database: Database
-    signals: Signals
+    engine: Engine
     proactive: ProactiveMessages
-    live: Live
-    failpoints: Failpoints
 
     async def finish(
         self,
@@ -264,14 +208,14 @@ class RunFinisher:
         store: StoreOutcome,
         *,
         at: AddressRow | None = None,
-        destination: Destination = nowhere,
+        destination: Destination | None = None,
     ) -> RunOutcome:
         """`at` is the chat that the session belongs to. Raises `RunLost`; then nothing is stored."""
 
         async def work(tx: Connection) -> tuple[MessageRow, RunOutcome]:
-            to = await destination(tx)
+            to = await destination(tx) if destination else None
             label = await sessions.lock_for(tx, session, run)
-            answer = await result.store(tx, run, session, label=label, address=at.id if at else None)
+            answer = await _store(tx, run, session, result, label, at)
             finished = await store(tx, answer, to)
             if finished.status is None:
                 await tasks.renew(tx, run)
@@ -280,7 +224,7 @@ class RunFinisher:
                 await tasks.finish(tx, run, finished.status, error=error, said=said, result=finished.result)
             return answer, finished
 
-        answer, finished = await self.database.run(work)
+        answer, finished = await self.engine.database.run(work)
         self.ended(run, session, answer.id, finished.status)
         if finished.sent is not None:
             self.proactive.committed(finished.sent)
@@ -290,31 +234,49 @@ class RunFinisher:
         self, run: Claim, session: SessionId, result: TurnResult, at: AddressRow, parts: Sequence[OutboxPart]
     ) -> bool:
         """End the run of a chat in one statement; False if it has to `finish` the longer way. Raises `RunLost`."""
-        stored = await self.database.run_alone(
-            lambda conn: tasks.answer(
-                conn,
-                run,
-                session,
-                result.entry,
-                label=result.label,
-                address=at.id,
-                origin=result.origin,
-                remembered=result.reminded,
-                reply=result.reply,
-                parts=parts,
-                status=result.status,
-                error=result.error,
-            )
-        )
+        answer = partial(tasks.answer, run=run, session=session, result=result, address=at.id, parts=parts)
+        stored = await self.engine.database.run_alone(answer)
         if stored is not None:
             self.ended(run, session, stored, result.status)
         return stored is not None
 
     def ended(self, run: Claim, session: SessionId, answer: MessageId, status: Status | None) -> None:
         """Tell everybody about a committed end."""
-        self.failpoints.reach(Step.ANSWER_COMMITTED)
+        self.engine.failpoints.reach(Step.ANSWER_COMMITTED)
         says = status.value if status else "goes on"
         log.info("run.finished", kind=run.kind, task_id=str(run.id), message_id=answer, status=says)
-        self.live.publish(session, MessageStored(answer))
-        self.live.publish(session, TurnEnded(run))  # at once, else the answer is shown beside its draft
-        self.signals.outbox.set()
+        self.engine.live.publish(session, MessageStored(answer))
+        self.engine.live.publish(session, TurnEnded(run))  # at once, else the answer is shown beside its draft
+        self.engine.signals.outbox.set()
+
+
+async def _store(
+    tx: Connection, run: Claim, session: SessionId, result: TurnResult, label: Label, at: AddressRow | None
+) -> MessageRow:
+    """Add the result to the session, which is locked, as the answer to its open messages; record the costs."""
+    answer = await messages.say(
+        tx,
+        session,
+        run.principal_id,
+        result.entry,
+        label=label,
+        origin=result.origin,
+        address=at.id if at else None,
+        task=run.id,
+        answers=True,
+        remembered=result.reminded,
+    )
+    if result.reply is not None:
+        await steps.model_called(tx, run, result.reply, answer.id)
+    return answer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentParts:
+    """The parts that run turns of the agent."""
+
+    environments: AgentEnvironments
+    runner: TurnRunner
+    finisher: RunFinisher
+    questions: Questions
+    file_sync: FileSync

@@ -20,8 +20,6 @@ from gateway.domain.conversation.transcript import (
     ModelReplied,
     Steered,
     ToolFinished,
-    ToolIntent,
-    ToolResult,
     TurnEvent,
 )
 from gateway.domain.errors import DatabaseDown
@@ -98,7 +96,6 @@ class Sink(Protocol):
 
     async def take(self, event: TurnEvent) -> None:
         """Process one event."""
-        ...
 
 
 @dataclass(slots=True)
@@ -130,8 +127,7 @@ class StepSink:
             case Steered():
                 self.label = max(self.label, event.label)
                 if (dropped := event.instead) is not None:
-                    run = self.run
-                    await self._commit(lambda tx: steps.model_called(tx, run.id, run.principal_id, dropped))
+                    await self._commit(lambda tx: steps.model_called(tx, self.run, dropped))
             case TextDelta() | ThinkingDelta() | Restarted() | Waiting() | Answered():
                 pass
             case _:
@@ -153,7 +149,7 @@ class StepSink:
             )
             first = said.id
         calls = await tool_calls.intend(tx, self.session, run.principal_id, run.id, event.intents, self.label)
-        await steps.model_called(tx, run.id, run.principal_id, event.reply, first or calls[0], calls[0])
+        await steps.model_called(tx, run, event.reply, first or calls[0], calls[0])
         if run.kind == "agent":
             await steps.intended(tx, run.id, run.principal_id, [each.call.name for each in event.intents], calls)
 
@@ -162,25 +158,14 @@ class StepSink:
         label = max(self.label, event.label)
         if label > self.label:
             await sessions.taint(tx, self.session, label)
-        ok, ms = not event.failed, event.duration_ms
-        await conclude_call(tx, run, self.session, event.intent, event.result.text, label, ok=ok, ms=ms)
+        await conclude_call(tx, run, self.session, event, label)
 
 
-async def conclude_call(
-    tx: Connection,
-    run: Claim,
-    session: SessionId,
-    intent: ToolIntent,
-    text: str,
-    label: Label,
-    *,
-    ok: bool = True,
-    ms: int = 0,
-) -> None:
-    """Store the result of a run's call, JSON text, and the step; the caller holds the session."""
-    result = ToolResult(intent.call.id, text)
-    id = await tool_calls.conclude(tx, session, run.principal_id, run.id, intent, result, label)
-    await steps.tool_ran(tx, run.id, run.principal_id, intent.call.name, ms, ok=ok, message=id)
+async def conclude_call(tx: Connection, run: Claim, session: SessionId, done: ToolFinished, label: Label) -> None:
+    """Store the result of a run's call, with the session's `label`, and the step; the caller holds the session."""
+    id = await tool_calls.conclude(tx, session, run.principal_id, run.id, done.intent, done.result, label)
+    ok, ms = not done.failed, done.duration_ms
+    await steps.tool_ran(tx, run.id, run.principal_id, done.intent.call.name, ms, ok=ok, message=id)
 
 
 class LiveSink:

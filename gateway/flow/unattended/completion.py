@@ -16,17 +16,17 @@ from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.text.marks import heading
 from gateway.domain.text.texts import one_line
-from gateway.domain.time import Clock
-from gateway.domain.work.tasks import QUIET, Assignment, Claim, Status, is_quiet
+from gateway.domain.work.tasks import QUIET, Assignment, Claim, Status, TurnResult, is_quiet
+from gateway.flow.engine import Engine
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.outbound.parts import Abridged, abridge
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.signals import Signals
 from gateway.flow.turn.opening import OpenedTurn
-from gateway.flow.turn.runner import RunFinisher, RunOutcome, TurnResult
+from gateway.flow.turn.runner import RunFinisher, RunOutcome
 from gateway.flow.unattended.schedule_results import alert_failure, alert_recovery
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import journals, sessions
 from gateway.store.transcript.messages import MessageRow
@@ -195,12 +195,11 @@ log = structlog.get_logger(__name__)
 class UnattendedFinisher:
     """Ends unattended runs: in their own session, in their person's chat, for their origin."""
 
-    database: Database
+    engine: Engine
     workspaces: Workspaces
     outbound: Outbound
     proactive: ProactiveMessages
     finisher: RunFinisher
-    clock: Clock
 
     async def finish(
         self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult, origin: Origin
@@ -224,10 +223,10 @@ class UnattendedFinisher:
 
     async def _abridged(self, ended: UnattendedResult) -> Abridged:
         """The answer for the chat that will probably get it."""
-        at = await self.database.run(lambda tx: self._destination(tx, ended))
+        at = await self.engine.database.run(lambda tx: self._destination(tx, ended))
         channel = self.outbound.channel(at) if at else None
         workspace = self.workspaces.of(ended.run.principal_id)
-        return await abridge(ended.result.entry.text, ended.result.label, channel, workspace, self.clock.now())
+        return await abridge(ended.result.entry.text, ended.result.label, channel, workspace, self.engine.clock.now())
 
     async def _destination(self, tx: Connection, ended: UnattendedResult) -> AddressRow | None:
         asked = ended.assignment

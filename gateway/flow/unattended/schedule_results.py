@@ -12,10 +12,9 @@ from gateway.domain.principals import Label
 from gateway.domain.text.marks import heading
 from gateway.domain.text.texts import one_line
 from gateway.domain.work.schedules import Recurring
+from gateway.flow.engine import Engine
 from gateway.flow.outbound.proactive import ProactiveMessages
-from gateway.flow.people import People
-from gateway.flow.signals import Signals
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.delivery import outbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import messages
@@ -69,13 +68,12 @@ class DeliveryFollowUp:
     another worker may have run one.
     """
 
-    def __init__(self, database: Database, people: People, proactive: ProactiveMessages, signals: Signals) -> None:
-        self._database = database
-        self._people = people
+    def __init__(self, engine: Engine, proactive: ProactiveMessages) -> None:
+        self._database, self._people = engine.database, engine.people
         self._proactive = proactive
         self._followed: set[MessageId] = set()
-        self._due = signals.deliveries
-        signals.attempted.subscribe(self._note_attempt)
+        self._due = engine.signals.deliveries
+        engine.signals.attempted.subscribe(self._note_attempt)
 
     def follow(self, message: MessageId) -> None:
         """Watch a committed message of a run; never blocks."""

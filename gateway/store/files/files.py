@@ -7,6 +7,7 @@ from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
+from gateway.domain.work.tasks import Claim
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, read_row
 
@@ -76,6 +77,13 @@ async def locked_named(conn: Connection, principal: PrincipalId, name: str) -> F
 async def by_id(conn: Connection, principal: PrincipalId, file: FileId) -> FileRow | None:
     """The file of this id, if it is this principal's."""
     return await fetch_first(conn, FileRow, "select * from files where principal_id = $1 and id = $2", principal, file)
+
+
+async def of_task(conn: Connection, run: Claim) -> FileRow | None:
+    """The file that the task of this run is about, if it is its principal's."""
+    sql = """select f.* from tasks t join files f on f.id = (t.input ->> 'file')::uuid
+             where t.id = $1 and f.principal_id = t.principal_id"""
+    return await fetch_first(conn, FileRow, sql, run.id)
 
 
 async def recent(conn: Connection, principal: PrincipalId, limit: int) -> list[FileRow]:

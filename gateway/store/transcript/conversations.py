@@ -10,12 +10,13 @@ from uuid import uuid4
 
 from asyncpg import Record
 
-from gateway.domain.conversation.model import Usage
+from gateway.domain.conversation.model import Thought, Usage
 from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text import texts
 from gateway.domain.text.texts import one_line, storable
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_first
 from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
 
@@ -195,6 +196,12 @@ async def with_thoughts(conn: Connection, rows: Sequence[MessageRow]) -> list[Me
         else row
         for row in rows
     ]
+
+
+async def thought(conn: Connection, principal: PrincipalId, message: MessageId) -> Thought | None:
+    """The thinking before one message of this principal."""
+    sql = "select text, ms as milliseconds from thoughts where message_id = $1 and principal_id = $2"
+    return await fetch_first(conn, Thought, sql, message, principal)
 
 
 async def with_costs(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:

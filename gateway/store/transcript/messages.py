@@ -24,8 +24,9 @@ from gateway.domain.principals import Label
 from gateway.domain.text import marks
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
+from gateway.domain.work.tasks import Claim
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_value
 
 EARLIER = "earlier"
 """Origin of texts from before the conversation reached us."""
@@ -176,14 +177,6 @@ class MessageRow:
                 assert_never(self.kind)
 
 
-_LAST_SUMMARY = """
-select s.id from past($1) p cross join lateral (
-  select id from messages
-  where session_id = p.id and kind = 'summary' and covers <= p.until and created_at <= p.at
-  order by seq desc limit 1) s
-order by p.depth limit 1"""
-
-
 async def transcript(conn: Connection, session: SessionId) -> list[MessageRow]:
     """Everything a turn has to know, without what is unread: the last summary, then in order what it does not cover."""
     return await fetch_all(conn, MessageRow, "select t.*, kept_fields(t) as fields from transcript($1) t", session)
@@ -270,8 +263,7 @@ async def stored_since(conn: Connection, session: SessionId, task: TaskId, seq: 
 
 async def newest_summary(conn: Connection, session: SessionId) -> MessageId | None:
     """The summary the transcript begins with."""
-    found = await conn.fetchval(_LAST_SUMMARY, session)
-    return MessageId(found) if found else None
+    return await fetch_value(conn, MessageId, "select id from transcript($1) where kind = 'summary'", session)
 
 
 async def waits(conn: Connection, session: SessionId, address: AddressId) -> bool:
@@ -285,8 +277,13 @@ async def close(conn: Connection, session: SessionId) -> int:
     """Give up every message that has no answer; returns how many."""
     sql = """update messages set closed_at = now()
              where session_id = $1 and kind = 'user' and answered_by is null and closed_at is null returning id"""
-    done = await conn.fetch(sql, session)
-    return len(done)
+    return len(await conn.fetch(sql, session))
+
+
+async def of_task(conn: Connection, run: Claim) -> MessageRow | None:
+    """The message that the task of this run is about."""
+    sql = "select m.* from tasks t join messages m on m.id = (t.input ->> 'message')::bigint where t.id = $1"
+    return await fetch_first(conn, MessageRow, sql, run.id)
 
 
 async def get(conn: Connection, message: MessageId) -> MessageRow | None:
@@ -366,5 +363,4 @@ async def sources_of_call(conn: Connection, session: SessionId, task: TaskId, or
 
 async def last_id(conn: Connection) -> MessageId | None:
     """The newest entry of all transcripts."""
-    newest: MessageId | None = await conn.fetchval("select max(id) from messages")
-    return newest
+    return await fetch_value(conn, MessageId, "select max(id) from messages")

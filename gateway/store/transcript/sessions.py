@@ -10,7 +10,7 @@ from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,7 @@ async def end(conn: Connection, session: SessionId) -> None:
 async def end_chat(conn: Connection, session: SessionId) -> PrincipalId:
     """Close a chat, which the person's next session is shown; returns its principal."""
     sql = "update sessions set ended_at = now(), ended_by_person = true where id = $1 returning principal_id"
-    whose = await conn.fetchval(sql, session)
-    return PrincipalId(whose)
+    return PrincipalId(await conn.fetchval(sql, session))
 
 
 async def reopen(conn: Connection, session: SessionId) -> None:
@@ -126,8 +125,7 @@ async def by_digest(conn: Connection, principal: PrincipalId, account: str, valu
 async def current(conn: Connection, address: Address) -> SessionId | None:
     """The session an address is in; None before the first message."""
     sql = "select session_id from addresses where (channel, account, chat, thread) = ($1, $2, $3, $4)"
-    found = await conn.fetchval(sql, *astuple(address))
-    return SessionId(found) if found else None
+    return await fetch_value(conn, SessionId, sql, *astuple(address))
 
 
 async def recent(conn: Connection, limit: int) -> list[SessionSummary]:

@@ -15,7 +15,7 @@ from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.domain.work.plans import PLAN, Spent
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_value
 from gateway.store.transcript.messages import CLIENT, WRITTEN, MessageRow
 
 
@@ -159,7 +159,9 @@ async def conclude(
                     (select id from journals where session_id = $1 and closed_at is null)
              from place
              on conflict (task_id, ordinal, kind) where ordinal is not null do nothing returning id"""
-    found: MessageId | None = await conn.fetchval(
+    return await fetch_value(
+        conn,
+        MessageId,
         sql,
         session,
         principal,
@@ -172,7 +174,6 @@ async def conclude(
         estimate(text),
         CLIENT if intent.handed else "tool",
     )
-    return found
 
 
 async def of_answers(conn: Connection, asked: Sequence[MessageId]) -> list[str]:
@@ -189,8 +190,7 @@ async def prompt_of(conn: Connection, task: TaskId) -> MessageId | None:
     """The prompt of an unattended run."""
     sql = """select m.id from tasks t join messages m on m.session_id = t.session_id and m.task_id = t.id
              where t.id = $1 and m.kind = 'user' order by m.seq limit 1"""
-    found: MessageId | None = await conn.fetchval(sql, task)
-    return found
+    return await fetch_value(conn, MessageId, sql, task)
 
 
 async def next_ordinal(conn: Connection, task: TaskId) -> int:
@@ -210,14 +210,9 @@ async def handed_since(conn: Connection, session: SessionId, seq: int, until: in
 
 async def handed(conn: Connection, session: SessionId, call_id: str) -> MessageRow | None:
     """The latest call with this id that a client was to run."""
-    return await fetch_first(
-        conn,
-        MessageRow,
-        """select * from messages where session_id = $1 and kind = 'tool_intent' and origin = 'client' and call_id = $2
-           order by seq desc limit 1""",
-        session,
-        storable(call_id),
-    )
+    sql = """select * from messages where session_id = $1 and kind = 'tool_intent' and origin = 'client'
+               and call_id = $2 order by seq desc limit 1"""
+    return await fetch_first(conn, MessageRow, sql, session, storable(call_id))
 
 
 async def handed_open(conn: Connection, session: SessionId, task: TaskId) -> list[MessageRow]:

@@ -11,6 +11,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_value
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript.messages import REVISED, MessageRow, Withdrawn
 
@@ -150,8 +151,7 @@ async def edit(conn: Connection, address: AddressId, platform_id: str, text: str
                      and not exists (select from tasks reading where reading.session_id = messages.session_id
                                        and reading.kind = 'chat' and reading.status = 'running') end
              returning id"""
-    found = await conn.fetchval(sql, address, platform_id, storable(text), estimate(text), label, REVISED)
-    return MessageId(found) if found else None
+    return await fetch_value(conn, MessageId, sql, address, platform_id, storable(text), estimate(text), label, REVISED)
 
 
 async def withdraw(

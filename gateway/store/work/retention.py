@@ -96,3 +96,9 @@ async def largest(conn: Connection, today: date, most: int) -> Sequence[TableSiz
                where name = c.relname and day >= $1::date - 31 order by day limit 1) s on true
              where c.relnamespace = 'supaclaw'::regnamespace and c.relkind = 'r' order by 2 desc limit $2"""
     return [TableSize(**row) for row in await conn.fetch(sql, today, most)]
+
+
+async def clear_thoughts(tx: Connection, before: datetime, limit: int = BATCH) -> int:
+    """Delete the thinking of models from before then, which no prompt, memory or journal has; returns how many."""
+    sql = "delete from thoughts where message_id in (select message_id from thoughts where created_at < $1 limit $2)"
+    return row_count(await tx.execute(sql, before, limit))

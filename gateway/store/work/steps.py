@@ -10,6 +10,7 @@ from gateway.domain.conversation.model import Attempt, Reply
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import storable
+from gateway.domain.work.tasks import Claim
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_record
 
@@ -51,12 +52,7 @@ class ModelUse:
 
 
 async def model_called(
-    conn: Connection,
-    task: TaskId,
-    principal: PrincipalId,
-    reply: Reply,
-    message: MessageId | None = None,
-    call: MessageId | None = None,
+    conn: Connection, run: Claim, reply: Reply, message: MessageId | None = None, call: MessageId | None = None
 ) -> None:
     """Record one model call with the tries that failed before it; `message` is the first row of what it said.
 
@@ -64,7 +60,7 @@ async def model_called(
     understands. What the call had reserved is settled by it; the caller holds the task.
     """
     sql = "select model_called($1, $2, $3, $4, $5)"
-    await conn.execute(sql, task, principal, message, call or message, facts_of(reply))
+    await conn.execute(sql, run.id, run.principal_id, message, call or message, facts_of(reply))
 
 
 def facts_of(reply: Reply) -> JsonObject:

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from gateway.domain.conversation.model import Reply
-from gateway.domain.conversation.transcript import AssistantText, Attached, Notice
-from gateway.domain.ids import AddressId, InstanceId, MemoryId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.conversation.transcript import Attached
+from gateway.domain.ids import AddressId, InstanceId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label, Principal, Role
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
-from gateway.domain.work.tasks import LEASE_SECONDS, Claim, Lane, Status
+from gateway.domain.work.tasks import LEASE_SECONDS, Claim, Lane, Status, TurnResult
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_value
 from gateway.store.delivery.addresses import AddressRow
@@ -80,7 +79,9 @@ async def create(
     long as that lives. `budget_usd` is that of the tree which it begins.
     """
     task = id or TaskId(uuid4())
-    found = await conn.fetchval(
+    return await fetch_value(
+        conn,
+        TaskId,
         "select create_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
         task,
         principal,
@@ -97,7 +98,6 @@ async def create(
         budget_usd,
         timedelta(seconds=delay),
     )
-    return TaskId(found) if found else None
 
 
 async def claim(
@@ -158,41 +158,35 @@ async def answer(
     conn: Connection,
     run: Claim,
     session: SessionId,
-    entry: AssistantText | Notice,
-    *,
-    label: Label,
+    result: TurnResult,
     address: AddressId,
-    origin: str,
-    remembered: Sequence[MemoryId],
-    reply: Reply | None,
     parts: Sequence[OutboxPart],
-    status: Status,
-    error: str | None,
 ) -> MessageId | None:
     """End the run of a chat with an answer to all that its turn took, in one statement; raises `RunLost`.
 
     None, and nothing is stored, if the session's label is another one by now, or if a message is still unread.
     """
-    text, texts = storable(entry.text), [part.text for part in parts]
-    found = await conn.fetchval(
+    text, texts = storable(result.entry.text), [part.text for part in parts]
+    return await fetch_value(
+        conn,
+        MessageId,
         "select answer($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
         session,
         run.id,
         run.token,
-        label,
+        result.label,
         address,
-        KINDS[type(entry)],
+        KINDS[type(result.entry)],
         text,
         estimate(text),
-        origin,
-        remembered,
-        facts_of(reply) if reply else None,
+        result.origin,
+        result.reminded,
+        facts_of(result.reply) if result.reply else None,
         texts,
         parts[0].reply_to if parts else None,
-        status.value,
-        error and storable(error),
+        result.status.value,
+        result.error and storable(result.error),
     )
-    return MessageId(found) if found else None
 
 
 async def payload(conn: Connection, task: TaskId) -> JsonObject:
@@ -326,13 +320,11 @@ async def died(conn: Connection, worker: InstanceId) -> int:
     return int(await conn.fetchval(sql, worker, LEASE))
 
 
-async def release(conn: Connection, worker: InstanceId) -> int:
-    """Put back at once what this instance runs and a stop interrupts; returns how many."""
-    return int(await conn.fetchval("select release($1, 1)", worker))
+async def release(conn: Connection, worker: InstanceId, known: Iterable[TaskId] = ()) -> int:
+    """Put back at once what this instance runs and a stop interrupts; returns how many.
 
-
-async def disown(conn: Connection, worker: InstanceId, known: Iterable[TaskId]) -> int:
-    """Put back what this worker was given without learning of it, because a reply was lost; returns how many."""
+    But for the `known` runs: what it was given without learning of it, because a reply was lost.
+    """
     return int(await conn.fetchval("select release($1, 1, $2)", worker, list(known)))
 
 

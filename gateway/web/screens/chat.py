@@ -15,7 +15,7 @@ from gateway.domain.settings import ThinkingLevel
 from gateway.flow.people import OWNER_PAGE
 from gateway.store.delivery import addresses, inbox
 from gateway.store.files import attachments
-from gateway.store.transcript import messages, thoughts
+from gateway.store.transcript import conversations, messages
 from gateway.store.transcript.messages import MessageRow
 from gateway.web import files as chat_files
 from gateway.web.auth.access import OWNER, VISITOR, Caller, owner_as_sender, signed_in
@@ -125,7 +125,7 @@ async def text(site: AtSite, message: RowId) -> Response:
 @screen.get("/chat/messages/{message}/thinking", dependencies=OWNER)
 async def thinking(site: AtSite, message: RowId) -> Response:
     """The model's thinking before one of the owner's messages, as far as that is kept."""
-    thought = await site.database.read(lambda conn: thoughts.of(conn, site.owner.id, MessageId(message)))
+    thought = await site.database.read(lambda conn: conversations.thought(conn, site.owner.id, MessageId(message)))
     words = escape(thought.text) if thought else "This is no longer kept (retention.thinking)."
     return HTMLResponse(f"<div>{words}</div>")
 

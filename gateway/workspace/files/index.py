@@ -248,7 +248,6 @@ _TICK_SECONDS = 0.05
 
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
-_RECORD_BYTES = len(FileState.NEVER) + _DIGEST_BYTES
 MAX_INDEX_BYTES = 1024**3
 _HEADER = b"supaclaw files 1\n"
 _LENGTHS = Struct("<II")

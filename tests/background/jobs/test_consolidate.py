@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.agent.limits import Limits
-from gateway.background.upkeep.schedules import Consolidation
+from gateway.background.upkeep.schedules import queue_consolidations
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.conversation.model import ModelsExhausted, Prompt, Reply, UserMessage
 from gateway.domain.errors import RunLost
@@ -61,7 +61,7 @@ async def a_day_later(path: MessagePath) -> None:
 
 async def consolidate(path: MessagePath) -> None:
     await a_day_later(path)
-    await Consolidation(path.database, path.signals).look()
+    await queue_consolidations(path.parts.core)
     while await path.rows("select from tasks where kind = 'consolidate' and status in ('pending', 'running')"):
         path.signals.tasks.set()
         await path.clock.sleep(0.02)
@@ -133,11 +133,11 @@ async def test_it_waits_for_a_day(database: Database, workspace: Path) -> None:
     async with path.working():
         await path.ask("hello")
         await path.ask("I drink tea")
-        await Consolidation(path.database, path.signals).look()
+        await queue_consolidations(path.parts.core)
         assert await path.rows("select from tasks where kind = 'consolidate'") == []
         await a_day_later(path)
-        await Consolidation(path.database, path.signals).look()
-        await Consolidation(path.database, path.signals).look()
+        await queue_consolidations(path.parts.core)
+        await queue_consolidations(path.parts.core)
         assert len(await path.rows("select from tasks where kind = 'consolidate'")) == 1
 
 
@@ -292,7 +292,7 @@ async def test_killed_in_the_middle_it_goes_on_and_merges_once(database: Databas
     await remember(path, "Tea is drunk by Ada.")
     kept = await remember(path, "Ada drinks tea.")
     await a_day_later(path)
-    await Consolidation(path.database, path.signals).look()
+    await queue_consolidations(path.parts.core)
     with pytest.raises(asyncio.CancelledError):
         await path.runners["consolidate"].run(await path.claim(Lane.AGENTS))
     assert (await got(path, kept.id)).seen_count == 1

@@ -38,8 +38,9 @@ async def test_what_changed_is_kept_with_the_last_message(
 ) -> None:
     (checkpointing.workspace / "a.md").write_text("one")
     said = await world.ask("hello")
-    assert await checkpointing.make() == "last"
-    assert await checkpointing.make() == "last"
+    for _ in range(2):
+        await checkpointing.run()
+        assert checkpointing.state.startswith("last at ")
 
     (row,) = made(checkpointing)
     assert (row["reason"], row["last_message"]) == ("timer", said)
@@ -53,7 +54,7 @@ async def test_with_the_database_away_the_files_are_kept_all_the_same(
 
     monkeypatch.setattr(messages, "last_id", away)
     (checkpointing.workspace / "a.md").write_text("one")
-    await checkpointing.make()
+    await checkpointing.run()
 
     assert [row["last_message"] for row in made(checkpointing)] == [None]
 
@@ -61,10 +62,11 @@ async def test_with_the_database_away_the_files_are_kept_all_the_same(
 async def test_a_failure_shows_and_the_next_time_it_works(checkpointing: Checkpointing) -> None:
     (checkpointing.workspace / "a.md").write_text("one")
     checkpointing.workspace.rename(checkpointing.workspace.with_name("away"))
-    assert (await checkpointing.make()).startswith("failed (checkpoints: ")
+    await checkpointing.run()
+    assert checkpointing.state.startswith("failed (checkpoints: ")
 
     checkpointing.workspace.with_name("away").rename(checkpointing.workspace)
-    await checkpointing.make()
+    await checkpointing.run()
     assert len(made(checkpointing)) == 1
 
 
@@ -73,14 +75,15 @@ async def test_a_defect_is_no_reason_to_stop(checkpointing: Checkpointing, monke
         raise ValueError("a defect")
 
     monkeypatch.setattr(messages, "last_id", broken)
-    assert await checkpointing.make() == "failed (a defect)"
+    await checkpointing.run()
+    assert checkpointing.state.startswith("failed (a defect) at ")
 
 
 async def test_files_are_read_while_a_checkpoint_takes_long(
     checkpointing: Checkpointing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "commit", cpu_jobs.commit_that_hangs)
-    making = asyncio.create_task(checkpointing.make())
+    making = asyncio.create_task(checkpointing.run())
     pid = await written(checkpointing.workspace / "mark")
     cpu = Cpu()
     assert await cpu.run(cpu_jobs.double, 21, seconds=30) == 42

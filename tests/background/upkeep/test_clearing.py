@@ -4,12 +4,14 @@ from pathlib import Path
 
 from gateway.background.upkeep.housekeeping import Retention
 from gateway.config.machine import SystemClock
+from gateway.config.model import Retention as RetentionSettings
 from tests.store.test_retention import OLD, over
 from tests.store.world import World
 
 
 def clears(world: World, folder: Path, keep: timedelta | None = timedelta(days=90)) -> Retention:
-    return Retention(world.database, folder, lambda: keep, lambda: keep, SystemClock())
+    settings = RetentionSettings.model_construct(keep=keep, thinking=keep)
+    return Retention(world.database, folder, lambda: settings, SystemClock())
 
 
 async def test_all_that_is_old_goes_with_the_files_of_its_tree(world: World, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from gateway.flow.channels.leases import lease_of
 from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Database
 from gateway.store.work import instances
+from tests.fakes.engine import engine_on
 from tests.store.world import somebody
 
 CHANNEL = lease_of("telegram")
@@ -47,7 +48,8 @@ class Watched:
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        return self.database, self.me, self.file, lambda: self.stuck, self.stop, Noon(), self.signals, [CHANNEL]
+        engine = engine_on(self.database, instance=self.me, clock=Noon(), signals=self.signals)
+        return engine, self.file, lambda: self.stuck, self.stop, [CHANNEL]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import asyncpg
@@ -19,7 +20,6 @@ from gateway.background.upkeep.memory_index import (
     FilePassages,
     Indexing,
 )
-from gateway.config.failpoints import Failpoints
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
@@ -28,6 +28,7 @@ from gateway.store.dump import snapshot
 from gateway.store.memory import vectors
 from gateway.workspace.files.tree import Workspace
 from tests.conftest import Server
+from tests.fakes.engine import engine_on
 from tests.store.memory.test_indexing import talk
 from tests.store.memory.test_memories import add
 from tests.store.world import World, found
@@ -83,10 +84,9 @@ class Job:
 
     def fresh(self) -> None:
         """As after a restart."""
-        paid = EmbeddingApproval(self.world.database, lambda: self.world.principal, self.clock)
-        self.work = Indexing(
-            self.world.database, lambda: self.embedder, no_files, paid.allowed, self.clock, Failpoints(None)
-        )
+        people = SimpleNamespace(owner=SimpleNamespace(id=self.world.principal))
+        engine = engine_on(self.world.database, people=people, clock=self.clock)
+        self.work = Indexing(engine, lambda: self.embedder, no_files, EmbeddingApproval(engine).allowed)
 
     async def look(self) -> datetime | None:
         """Twice, so that what gathers has gathered."""
@@ -255,7 +255,7 @@ async def test_a_backup_has_no_vectors(job: Job) -> None:
 
 
 async def test_passages_of_files_come_change_and_go(job: Job, tmp_path: Path) -> None:
-    files = FilePassages(job.world.database, lambda _: Workspace(tmp_path), job.clock, str)
+    files = FilePassages(job.work.engine, lambda _: Workspace(tmp_path), str)
     chunks = "select path || ' ' || coalesce(page, 0) || ' ' || text from memories where kind = 'chunk' order by 1"
     (tmp_path / "notes").mkdir()
     (tmp_path / "memory").mkdir()

@@ -100,20 +100,20 @@ async def test_while_the_store_is_down_only_the_machine_with_the_files_works_on_
 ) -> None:
     await path.file_sync.look()
     path.workplace.elsewhere = "another"
-    assert path.parts.work.placement.able("agent")
+    assert path.parts.work.worker.able("agent")
     assert path.file_sync.shared
     bob.write("news.md", "not here yet")
     await bob.sync()
     careless.down = True
     with pytest.raises(TryAgainLater, match="the files can't be fetched"):
         await path.file_sync.before_run(path.people.owner.id)
-    assert not path.parts.work.placement.able("agent")
-    assert path.parts.work.placement.able("chat")
+    assert not path.parts.work.worker.able("agent")
+    assert path.parts.work.worker.able("chat")
     assert "answers with an error (503)" in (path.vitals().files or "")
 
     path.workplace.elsewhere = ""
     await path.file_sync.before_run(path.people.owner.id)
-    assert path.parts.work.placement.able("agent")
+    assert path.parts.work.worker.able("agent")
     careless.down = False
     await path.file_sync.after_turn(path.people.owner.id)
     assert path.file_sync.shared
@@ -122,10 +122,10 @@ async def test_while_the_store_is_down_only_the_machine_with_the_files_works_on_
 def test_a_worker_with_shared_files_runs_agents_tasks_and_no_chats(path: MessagePath) -> None:
     path.workplace.kind = "worker"
     path.workplace.elsewhere = "another"
-    assert not path.parts.work.placement.able("agent")
+    assert not path.parts.work.worker.able("agent")
     path.file_sync.works = True
     kinds = ("agent", "heartbeat", "chat", "ingest", "approval", "summarise")
-    assert list(filter(path.parts.work.placement.able, kinds)) == ["agent", "heartbeat", "summarise"]
+    assert list(filter(path.parts.work.worker.able, kinds)) == ["agent", "heartbeat", "summarise"]
     assert FILES in WORKERS_JOBS
 
 

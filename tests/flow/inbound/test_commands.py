@@ -75,7 +75,8 @@ async def test_the_reply_to_new_is_said_in_the_new_session(path: MessagePath) ->
 
 
 def with_commands(path: MessagePath, commands: Mapping[str, Command]) -> tuple[InboundFlow, CommandRunner]:
-    command_runner = replace(path.command_runner, commands=commands, clock=Hurried())
+    engine = replace(path.parts.core, clock=Hurried())
+    command_runner = replace(path.command_runner, commands=commands, engine=engine)
     inbound = replace(path.inbound, commands=commands.keys(), run_command=command_runner.run)
     return inbound, command_runner
 
@@ -139,7 +140,7 @@ async def test_what_follows_a_command_that_met_an_outage_waits_for_it(
     inbound, _ = with_commands(path, {"new": Command("new", "", delayed)})
     await inbound.accept([message("before")])
     command, after = await inbound.accept([message("/new"), message("after it")])
-    async with background(inbound.run):
+    async with background(inbound.spool.run):
         await command.stored()
         stored = await after.stored()
     assert await path.rows("select text, closed_at is not null from messages where kind = 'user' order by id") == [
@@ -174,7 +175,7 @@ async def test_who_watches_hears_of_a_new_session_though_its_commit_was_unknown(
 
     monkeypatch.setattr(path.database, "run", run)
     with path.live.subscribe(hello.session_id) as events:
-        async with background(path.inbound.run):
+        async with background(path.inbound.spool.run):
             await (await path.tell("/new")).stored()
         [(current,)] = await path.rows("select session_id from addresses")
         assert SessionReplaced(current) in events.ready()
@@ -214,7 +215,7 @@ async def test_a_command_that_met_an_outage_is_run_when_it_is_over(path: Message
 
     inbound, command_runner = with_commands(path, {"late": Command("late", "", at_last)})
     [accepted] = await inbound.accept([message("/late")])
-    async with background(command_runner.retry, inbound.run):
+    async with background(command_runner.retry, inbound.spool.run):
         assert (await path.answer(accepted)).text == "done"
     assert outages == []
 
@@ -269,5 +270,5 @@ async def test_an_outage_during_the_next_try_means_another_one(
     monkeypatch.setattr(inbox, "open_commands", unhandled)
     inbound, command_runner = with_commands(path, {"late": Command("late", "", second_time)})
     [accepted] = await inbound.accept([message("/late")])
-    async with background(command_runner.retry, inbound.run):
+    async with background(command_runner.retry, inbound.spool.run):
         assert (await path.answer(accepted)).text == "done"

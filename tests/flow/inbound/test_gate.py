@@ -32,7 +32,7 @@ def gate(path: MessagePath) -> Gate:
     path.people.allow({"fake": PAIRING})
     path.channel.capabilities = replace(path.channel.capabilities, buttons=True)
     inbound, notices, offer = path.inbound.accept, path.notices, path.zones.offer
-    return Gate(path.database, path.people, inbound, notices, path.outbound, path.live, path.signals, offer)
+    return Gate(path.parts.core, inbound, notices, path.outbound, offer)
 
 
 @pytest.fixture

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config.failpoints import Failpoints
 from gateway.config.machine import SystemClock
 from gateway.domain.channels.channel import SendFailed
 from gateway.domain.conversation.inbound import Address
 from gateway.flow.inbound.spool import SAVED_NOTICE, Outages
 from gateway.flow.outbound.sender import Outbound
-from gateway.flow.signals import Signals
 from tests.fakes.channel import FakeChannel
+from tests.fakes.engine import engine_on
 from tests.fakes.eventually import eventually
 from tests.flow.outage import AwayAtTimes
 
@@ -38,7 +37,7 @@ async def away(dsn: str) -> AsyncIterator[AwayAtTimes]:
 
 @pytest.fixture
 async def outages(away: AwayAtTimes, channel: FakeChannel) -> AsyncIterator[Outages]:
-    outbound = Outbound(away, Failpoints(None), Signals(), Path, str)
+    outbound = Outbound(engine_on(away), Path, str)
     await outbound.adopt("fake", channel)
     away.away = True
 

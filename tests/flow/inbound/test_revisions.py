@@ -46,7 +46,7 @@ async def test_the_next_turn_is_told(path: MessagePath, change: dict[str, Any], 
     [(session,)] = await path.rows("select session_id from messages where text = 'meet at 5'")
     async with path.database.connection() as conn:
         shown = [
-            await conversations.listed(conn, path.workspaces.people.owner.id, 10),
+            await conversations.listed(conn, path.people.owner.id, 10),
             await journals.outline(conn, session),
         ]
     assert "meet at 5" not in str(shown)

@@ -76,11 +76,11 @@ class TestAway:
         for text in ("m1", "m2"):
             await path.tell(text)
         async with path.working():
-            await path.inbound.drain(0.01)
+            await path.inbound.spool.drain(0.01)
             away.away = False
-            await path.inbound.drain(30)
+            await path.inbound.spool.drain(30)
             assert await path.rows(TEXTS) == [("m1",), ("m2",)]
-            await path.inbound.drain(30)
+            await path.inbound.spool.drain(30)
 
     async def test_what_comes_twice_meanwhile_is_stored_once(self, path: MessagePath, away: AwayAtTimes) -> None:
         away.away = True

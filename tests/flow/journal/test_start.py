@@ -7,14 +7,13 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from structlog.testing import capture_logs
 
 from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import InstanceId, SessionId
+from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.journal import check as check_module
@@ -25,6 +24,7 @@ from gateway.store.transcript import unread
 from gateway.store.transcript.journals import CopyMark
 from gateway.workspace.journal import files
 from gateway.workspace.journal.files import Place
+from tests.fakes.engine import engine_on
 from tests.flow.journal.desk import MEMBER, Desk, arrival, desk
 from tests.flow.outage import AwayAtTimes
 
@@ -389,12 +389,10 @@ class TestYears:
         again = await restarted(lived)
         await again.started()
         workspaces = Workspaces(
-            database=again.database,
-            people=again.people,
+            engine=engine_on(again.database, people=again.people),
             folder=again.workspace,
             others=again.data,
             unverified=again.journal.check.holds,
-            instance=InstanceId(uuid4()),
             member_mb=lambda: None,
         )
         labels = workspaces.own.labels

@@ -93,7 +93,7 @@ class Runs:
         async with self.world.database.transaction() as tx:
             await tasks.hold(tx, run)
             reply = Reply("", (), Usage(tokens, 0, 0, usd), "m", 1)
-            await steps.model_called(tx, run.id, run.principal_id, reply)
+            await steps.model_called(tx, run, reply)
             await tx.execute("update task_steps set created_at = $1 where task_id = $2", self.clock.at, run.id)
 
     async def refused(self, role: Role = Role.OWNER, *, again: bool = False) -> OutOfBudget:

@@ -10,7 +10,7 @@ from gateway.flow.secrets.guard import CleanModel
 from gateway.secrets.leaks import Leaks
 from gateway.store.memory import erasing
 from gateway.store.memory.erasing import Origins
-from gateway.store.transcript import thoughts
+from gateway.store.work import retention
 from tests.flow.path import FakeModel, MessagePath, call, in_turn, said
 
 ROWS = "select m.kind, t.text, t.tokens, t.ms, t.label = m.label from thoughts t join messages m on m.id = message_id"
@@ -46,8 +46,8 @@ async def test_it_is_erased_with_its_conversation_and_ends_by_itself(path: Messa
         await path.ask("and?")
     async with path.database.transaction() as tx:
         [at] = [row[0] for row in await tx.fetch("select created_at from thoughts")]
-        assert await thoughts.clear(tx, at, 10) == 0
-        assert await thoughts.clear(tx, at + timedelta(seconds=1), 10) == 1
+        assert await retention.clear_thoughts(tx, at, 10) == 0
+        assert await retention.clear_thoughts(tx, at + timedelta(seconds=1), 10) == 1
 
 
 class Thinks(FakeModel):
