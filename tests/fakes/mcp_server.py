@@ -32,6 +32,8 @@ class FakeMcp:
     """`token`: what it wants as a bearer. `hold` keeps each call until it is set."""
 
     token: str = ""
+    resource: dict[str, Any] | None = None
+    """What it says about who issues its tokens."""
     tools: dict[str, types.Tool] = field(default_factory=dict)
     handlers: dict[str, Handler] = field(default_factory=dict)
     called: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -96,6 +98,10 @@ class FakeMcp:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             headers = {key.decode(): value.decode() for key, value in scope["headers"]}
             self.headers.append(headers)
+            if scope["path"].startswith("/.well-known/"):
+                found = self.resource and scope["path"] == "/.well-known/oauth-protected-resource/mcp"
+                await JSONResponse(self.resource if found else {}, 200 if found else 404)(scope, receive, send)
+                return
             if self.token and headers.get("authorization") != f"Bearer {self.token}":
                 await JSONResponse({"error": "unauthorized"}, 401)(scope, receive, send)
                 return

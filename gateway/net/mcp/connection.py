@@ -29,6 +29,7 @@ from gateway.net import client
 from gateway.net.client import Limits
 from gateway.net.errors import NetError, status_error
 from gateway.net.mcp.server import MAX_BYTES, Blob, McpEndpoint, McpResult, ServerError, ToolDefinition, public_url
+from gateway.net.mcp.sign_in import Provider
 from gateway.sandbox.command import Ending
 from gateway.sandbox.workshop import Running
 
@@ -144,6 +145,8 @@ class Connection:
         limits = Limits(MAX_ANSWER, None)
         async with client.guarded(self.rules, limits, self.endpoint.headers) as http:
             http.event_hooks, http.max_redirects = {"request": [self._count], "response": [self._check]}, 5
+            if sign_in := self.endpoint.sign_in:
+                http.auth = Provider(self.endpoint, sign_in)
             url = self.endpoint.url
             async with streamable_http_client(url, http_client=http, max_sse_event_size=MAX_ANSWER) as streams:
                 yield streams
@@ -165,6 +168,8 @@ class Connection:
             raise NetError("old_transport", message)
         if response.request.method != "POST" or not (status in (401, 403, 429) or status >= 500):
             return
+        if status == 401 and self.endpoint.sign_in:
+            return  # `Provider` tries a new token
         hint = f"; check the headers of tools.mcp.{self.endpoint.name}" if status in (401, 403) else ""
         raise status_error(self.endpoint.host, status, hint)
 

@@ -24,6 +24,17 @@ class ServerError(NetError):
 
 
 @dataclass(frozen=True, slots=True)
+class SignIn:
+    """A person's sign-in at a server by OAuth; `stored` is "" before the first one. `client_id` is a registered one."""
+
+    stored: str = field(repr=False)
+    save: Callable[[str], Awaitable[None]]
+    """Stores it, before a new token is used."""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class McpEndpoint:
     """A server as one person reaches it; `headers` hold its credentials, or the variables of a program."""
 
@@ -32,6 +43,7 @@ class McpEndpoint:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     launch: Callable[[], Awaitable[Running]] | None = field(default=None, repr=False, compare=False)
     """Starts the server in the jail if it is a program."""
+    sign_in: SignIn | None = field(default=None, repr=False, compare=False)
 
     @property
     def host(self) -> str:

@@ -1,0 +1,250 @@
+"""Signing in to an MCP server by OAuth, with the official client's provider over the guarded client.
+
+Imports both, so: in a thread.
+
+The provider discovers who issues tokens for the server, registers there, and checks issuer, resource, PKCE and state.
+Ours keeps what it found with the tokens, so that they are renewed where they were issued, after a restart, too.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Hashable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from urllib.parse import parse_qs, urlsplit
+
+from httpx2 import AsyncClient, HTTPError, Request, Response
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from mcp.types import LATEST_PROTOCOL_VERSION
+from pydantic import AnyUrl, BaseModel, ValidationError
+
+from gateway.domain.text.texts import one_line
+from gateway.net import client
+from gateway.net.client import Limits
+from gateway.net.errors import NetError
+from gateway.net.mcp.server import McpEndpoint, ServerError, SignIn
+
+LIFETIME_SECONDS = 600.0
+"""The time that a person has to sign in."""
+_LIMITS = Limits(2**20, 20.0)
+_NOWHERE = "http://127.0.0.1/"
+"""The redirect address of a provider that can't ask a person."""
+_HEADERS = {
+    "Accept": "application/json, text/event-stream",
+    "MCP-Protocol-Version": LATEST_PROTOCOL_VERSION,
+}
+_PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+"""A request that any server refuses before its person has signed in."""
+
+
+class Kept(BaseModel):
+    """A sign-in as it is stored."""
+
+    tokens: OAuthToken
+    expires_at: float | None = None
+    client: OAuthClientInformationFull
+    metadata: OAuthMetadata | None = None
+    resource: ProtectedResourceMetadata | None = None
+
+
+class Provider(OAuthClientProvider):
+    """Sends the stored tokens and renews them; its own storage. It asks a person only for a `SignInFlow`."""
+
+    def __init__(self, endpoint: McpEndpoint, sign_in: SignIn, flow: "SignInFlow | None" = None) -> None:
+        """Raises `NetError` if what is stored can't be read."""
+        self.endpoint, self._sign_in, self._kept = endpoint, sign_in, None if flow else _stored(endpoint, sign_in)
+        redirect = flow.redirect if flow else _NOWHERE
+        metadata = OAuthClientMetadata(client_name="SupaClaw", redirect_uris=[AnyUrl(redirect)])
+        if redirect.startswith("https:"):
+            metadata.application_type = "web"
+        ask, answered = (flow.ask, flow.answered) if flow else (None, None)
+        super().__init__(endpoint.url, metadata, self, ask, answered)
+
+    @property
+    def issuer(self) -> str:
+        """Who issues the tokens; "" while that isn't known."""
+        return str(self.context.oauth_metadata.issuer) if self.context.oauth_metadata else ""
+
+    async def async_auth_flow(self, request: Request) -> AsyncGenerator[Request, Response]:
+        """Renew the token once if the server refuses it before its time; raises `NetError` if that doesn't help."""
+        for _ in range(2):
+            async with aclosing(super().async_auth_flow(request)) as flow:
+                outgoing = await anext(flow)
+                while True:
+                    response = yield outgoing
+                    refused = outgoing is request and response.status_code == 401
+                    if refused and self.context.redirect_handler is None:
+                        break
+                    try:
+                        outgoing = await flow.asend(response)
+                    except StopAsyncIteration:
+                        return
+            self.context.token_expiry_time = 1.0
+        raise needs_sign_in(self.endpoint)
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """The stored tokens, with what belongs to them."""
+        if self._kept is None:
+            return None
+        context = self.context
+        context.oauth_metadata, context.protected_resource_metadata = self._kept.metadata, self._kept.resource
+        context.token_expiry_time = self._kept.expires_at
+        return self._kept.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Store new tokens before they are used."""
+        context = self.context
+        assert context.client_info is not None, "tokens are issued to a client"
+        self._kept = Kept(
+            tokens=tokens,
+            expires_at=context.token_expiry_time,
+            client=context.client_info,
+            metadata=context.oauth_metadata,
+            resource=context.protected_resource_metadata,
+        )
+        await self._sign_in.save(self._kept.model_dump_json(exclude_none=True))
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """The client that the tokens were issued to, or the configured one; None: one has to be registered."""
+        if self._kept is not None:
+            return self._kept.client
+        if not self._sign_in.client_id:
+            return None
+        secret = self._sign_in.client_secret or None
+        method = "client_secret_post" if secret else "none"
+        return OAuthClientInformationFull(
+            client_id=self._sign_in.client_id, client_secret=secret, token_endpoint_auth_method=method
+        )
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Nothing: it is stored with its tokens."""
+
+
+def _stored(endpoint: McpEndpoint, sign_in: SignIn) -> Kept | None:
+    try:
+        return Kept.model_validate_json(sign_in.stored) if sign_in.stored else None
+    except ValidationError:
+        raise needs_sign_in(endpoint) from None
+
+
+def needs_sign_in(endpoint: McpEndpoint) -> NetError:
+    """The error of a server that takes no request before its person has signed in."""
+    how = "choose Connect beside it under Tools & skills on the page (/web sends a link), or set its headers."
+    return NetError("sign_in", f"{endpoint.host} answered 401 (Unauthorized); {how}")
+
+
+@dataclass(eq=False)
+class SignInFlow:
+    """One sign-in under way, of one person in one browser; it ends after ten minutes."""
+
+    whose: Hashable
+    browser: str
+    endpoint: McpEndpoint
+    redirect: str
+    rules: client.FindRules
+
+    def __post_init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._address: asyncio.Future[str] = loop.create_future()
+        self._answer: asyncio.Future[AuthorizationCodeResult] = loop.create_future()
+        self._task = asyncio.create_task(self._run(), name=f"sign in to {self.endpoint.name}")
+
+    @property
+    def state(self) -> str:
+        """The state in its address, by which the browser's answer finds it."""
+        return parse_qs(urlsplit(self._address.result()).query)["state"][0]
+
+    async def address(self) -> str:
+        """The address at which the person signs in; raises `NetError`."""
+        futures: set[asyncio.Future[str] | asyncio.Future[None]] = {self._address, self._task}
+        await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
+        if not self._address.done():
+            await self._ended()
+            raise NetError("no_sign_in", f"{self.endpoint.host} doesn't ask for a sign-in.")
+        return self._address.result()
+
+    async def finish(self, answer: Mapping[str, str]) -> None:
+        """Exchange the code for tokens, which are stored; raises `NetError`."""
+        if not (code := answer.get("code")):
+            await self.close()
+            raise NetError("declined", f"{self.endpoint.host} wasn't connected: the sign-in was declined there.")
+        self._answer.set_result(AuthorizationCodeResult(code=code, state=answer["state"], iss=answer.get("iss")))
+        await self._ended()
+
+    async def close(self) -> None:
+        """Give up."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def ask(self, address: str) -> None:
+        """Hand out the address that the provider made; raises `NetError` if the person should not go there."""
+        _require_secure(self.endpoint, address)
+        assert self.endpoint.sign_in is not None, "a flow has one"
+        before = _stored(self.endpoint, self.endpoint.sign_in)
+        issuer = before.metadata.issuer if before and before.metadata else None
+        if issuer and str(issuer) != self._provider.issuer:
+            message = f"{self.endpoint.host} now signs in elsewhere than before; if that is right, disconnect it first."
+            raise NetError("issuer_changed", message)
+        self._address.set_result(address)
+
+    async def answered(self) -> AuthorizationCodeResult:
+        """What the browser brings back."""
+        return await self._answer
+
+    async def _ended(self) -> None:
+        host = self.endpoint.host
+        try:
+            await self._task
+        except TimeoutError:
+            raise NetError("timeout", f"The sign-in at {host} took too long; connect again.") from None
+        except HTTPError as error:
+            raise client.translate_error(host, error) from error
+        except (OAuthFlowError, ValueError) as error:
+            raise ServerError("sign_in_refused", f"{host} refused the sign-in: {one_line(str(error), 300)}") from error
+
+    async def _run(self) -> None:
+        endpoint = self.endpoint
+        assert endpoint.sign_in is not None, "only begun where there is one"
+        self._provider = provider = Provider(endpoint, endpoint.sign_in, self)
+        http = _secure_client(endpoint, self.rules, {**endpoint.headers, **_HEADERS})
+        request = http.stream("POST", endpoint.url, json=_PING, auth=provider)
+        async with asyncio.timeout(LIFETIME_SECONDS), http, request:
+            pass  # the provider stores the tokens before it sends the request again, whose answer doesn't matter
+
+
+def _secure_client(
+    endpoint: McpEndpoint, rules: client.FindRules, headers: Mapping[str, str] | None = None
+) -> AsyncClient:
+    async def check(request: Request) -> None:
+        _require_secure(endpoint, str(request.url))
+
+    http = client.guarded(rules, _LIMITS, headers)
+    http.event_hooks = {"request": [check]}
+    return http
+
+
+def _require_secure(endpoint: McpEndpoint, address: str) -> None:
+    """Raise `NetError` for a plain address that a server with https names: such as one in our own network."""
+    if urlsplit(address).scheme != "https" and urlsplit(endpoint.url).scheme == "https":
+        raise NetError("insecure", f"{endpoint.host} names an address without https for its sign-in; it wasn't used.")
+
+
+async def revoke(endpoint: McpEndpoint, rules: client.FindRules) -> bool:
+    """Revoke stored tokens where they were issued; returns whether it was done. Never raises."""
+    with suppress(NetError, HTTPError):
+        kept = _stored(endpoint, endpoint.sign_in) if endpoint.sign_in else None
+        if kept is None or kept.metadata is None or kept.metadata.revocation_endpoint is None:
+            return False
+        fields = {"token": kept.tokens.refresh_token or kept.tokens.access_token, "client_id": kept.client.client_id}
+        if kept.client.client_secret:
+            fields["client_secret"] = kept.client.client_secret
+        async with _secure_client(endpoint, rules) as http:
+            return (await http.post(str(kept.metadata.revocation_endpoint), data=fields)).is_success
+    return False
