@@ -122,7 +122,7 @@ class McpServer(Section):
     enabled: bool = Field(True, description="Whether its tools are offered.")
     members: bool = Field(False, description="Whether members may use the tools that you confirmed, too.")
     timeout: Duration = Field(timedelta(minutes=1), description="How long a call may take.")
-    type: str = Field("http", description="Ignored: other programs write it.")
+    type: str = Field("http", description="sse: speaks the old HTTP+SSE transport; others are ignored.")
     command: str | None = Field(None, description="A program to start in the jail, where there is no url.")
     args: tuple[str, ...] = Field((), description="Its arguments.", repr=False)
     env: Mapping[str, SecretStr] = Field({}, description="Its variables.")

@@ -15,12 +15,22 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-Handler = Callable[[dict[str, Any]], Awaitable[types.CallToolResult]]
+Handler = Callable[[dict[str, Any]], Awaitable[types.CallToolResult | types.InputRequiredResult]]
 CITY = {"type": "object", "properties": {"city": {"type": "string", "description": "A city"}}, "required": ["city"]}
 
 
 def text(words: str, **more: Any) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=words)], **more)
+
+
+def asking(message: str, fields: dict[str, Any] | None = None, url: str = "") -> types.InputRequiredResult:
+    """A question to the person."""
+    params: Any = types.ElicitRequestURLParams(message=message, url=url)
+    if not url:
+        schema = {"type": "object", "properties": fields or {}, "required": list(fields or {})}
+        params = types.ElicitRequestFormParams(message=message, requested_schema=schema)
+    request = types.ElicitRequest(params=params)
+    return types.InputRequiredResult(input_requests={"q": request}, request_state="where it was")
 
 
 async def echo(arguments: dict[str, Any]) -> types.CallToolResult:
@@ -37,6 +47,8 @@ class FakeMcp:
     tools: dict[str, types.Tool] = field(default_factory=dict)
     handlers: dict[str, Handler] = field(default_factory=dict)
     called: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    responses: list[Any] = field(default_factory=list)
+    """What came back to its questions, by call."""
     headers: list[dict[str, str]] = field(default_factory=list)
     listed: int = 0
     port: int = 0
@@ -60,9 +72,12 @@ class FakeMcp:
         self.listed += 1
         return types.ListToolsResult(tools=list(self.tools.values()))
 
-    async def _call(self, _context: object, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def _call(
+        self, _context: object, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
         arguments = dict(params.arguments or {})
         self.called.append((params.name, arguments))
+        self.responses.append(params.input_responses)
         try:
             return await self.handlers[params.name](arguments)
         except asyncio.CancelledError:

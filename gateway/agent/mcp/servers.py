@@ -20,6 +20,7 @@ from pydantic import SecretStr
 
 from gateway.agent.mcp import pinned_tools
 from gateway.agent.mcp.calls import McpCalls, Save
+from gateway.agent.mcp.elicitation import Consult
 from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState
 from gateway.agent.tool_sources import Offer
 from gateway.config.model import McpServer
@@ -157,6 +158,7 @@ class McpServers:
     credentials: Credentials
     save: Save
     local: LocalServers
+    consult: Consult
     offers: Sequence[Offer] = field(default=(), init=False)
     _looked: frozenset[str] = field(default=frozenset(), init=False)
     _failed: dict[str, tuple[float, str]] = field(default_factory=dict, init=False)
@@ -265,7 +267,8 @@ class McpServers:
             raise NetError("no_credential", str(refusal)) from refusal
         if sent.used:
             await self.credentials.used(sent.used, self.principal)
-        return McpEndpoint(name, server.url, sent.request.headers, sign_in=self._sign_in(name, server))
+        sign_in, old = self._sign_in(name, server), server.type == "sse"
+        return McpEndpoint(name, server.url, sent.request.headers, sign_in=sign_in, old_transport=old)
 
     async def begin_sign_in(self, name: str, browser: str, redirect: str) -> str:
         """The address at which this person signs in to a server, in this browser; raises `NetError`."""
@@ -315,4 +318,4 @@ class McpServers:
 
     def _tool(self, pinned: PinnedTool) -> AnyTool:
         seconds = self.servers[pinned.definition.server].timeout.total_seconds()
-        return McpCalls(pinned, self.connect, self.save).tool(seconds)
+        return McpCalls(pinned, self.connect, self.save, self.consult, seconds).tool

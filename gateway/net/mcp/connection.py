@@ -18,17 +18,29 @@ from typing import TypeAlias, TypeVar
 from anyio import BrokenResourceError, ClosedResourceError, create_memory_object_stream, create_task_group
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from httpx2 import HTTPError, Request, Response
-from mcp import ClientSession, MCPError, types
+from mcp import Client, ClientSession, MCPError, types
 from mcp.client._transport import TransportStreams
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
+from pydantic import TypeAdapter
 
 from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import one_line
 from gateway.net import client
 from gateway.net.client import Limits
 from gateway.net.errors import NetError, status_error
-from gateway.net.mcp.server import MAX_BYTES, Blob, McpEndpoint, McpResult, ServerError, ToolDefinition, public_url
+from gateway.net.mcp.server import (
+    MAX_BYTES,
+    Answer,
+    Blob,
+    McpEndpoint,
+    McpResult,
+    ServerError,
+    ServerQuestion,
+    ToolDefinition,
+    public_url,
+)
 from gateway.net.mcp.sign_in import Provider
 from gateway.sandbox.command import Ending
 from gateway.sandbox.workshop import Running
@@ -36,11 +48,20 @@ from gateway.sandbox.workshop import Running
 T = TypeVar("T")
 
 MAX_TOOLS, MAX_PAGES, MAX_STREAMS = 200, 20, 10
+MAX_ROUNDS = 10
+"""How often a call may come back with questions."""
+_CALL_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
 MAX_ANSWER = 20 * 2**20
 """Bytes."""
 CONNECT_SECONDS, IDLE_SECONDS = 15.0, 300.0
 FRESH_SECONDS = 30.0
 """The age at which the list of tools is read again before a call, which also shows that the server lives."""
+
+
+async def decline(_question: ServerQuestion) -> None:
+    """The answer where nobody is there to ask."""
 
 
 @dataclass(eq=False)
@@ -57,6 +78,7 @@ class Connection:
 
     def __post_init__(self) -> None:
         self._busy, self._used, self._ended = 0, asyncio.Event(), asyncio.Event()
+        self._answers, self._probed = list[Answer](), False
         self._ready: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._hold_open(), name=f"mcp {self.endpoint.name}")
         self._task.add_done_callback(self._on_end)
@@ -82,12 +104,25 @@ class Connection:
         self.tools, self._listed = dict(list(found.items())[:MAX_TOOLS]), monotonic()
         return True
 
-    async def call(self, name: str, arguments: JsonObject) -> McpResult:
-        """Call the tool; cancelling tells the server."""
-        request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=dict(arguments)))
-        async with self._session(None) as session:
-            # Not `session.call_tool`, which compiles a schema of the server's to check the server's own answer.
-            return _answer(await self._translated(session.send_request(request, types.CallToolResult)))
+    async def call(self, name: str, arguments: JsonObject, answer: Answer = decline) -> McpResult:
+        """Call the tool; cancelling tells the server. Its questions, while it runs, go to `answer`."""
+        params = types.CallToolRequestParams(name=name, arguments=dict(arguments))
+        self._answers.append(answer)
+        try:
+            async with self._session(None) as session:
+                for _ in range(MAX_ROUNDS):
+                    # Not `session.call_tool`, which compiles a schema of the server's to check the server's own answer.
+                    request = types.CallToolRequest(params=params)
+                    result = await self._translated(session.send_request(request, _CALL_RESULT))
+                    if isinstance(result, types.CallToolResult):
+                        return _answer(result)
+                    asked = (result.input_requests or {}).items()
+                    responses = {key: await _responded(each, answer) for key, each in asked}
+                    state = result.request_state
+                    params = params.model_copy(update={"input_responses": responses, "request_state": state})
+            raise NetError("too_many_questions", f"{self.endpoint.host} asks again and again; the call was ended.")
+        finally:
+            self._answers.remove(answer)
 
     async def close(self) -> None:
         """End the session and tell the server, waiting 2 s at most."""
@@ -132,9 +167,14 @@ class Connection:
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[ClientSession]:
         about = types.Implementation(name="supaclaw", version=version("supaclaw"))
-        async with self._streams_opened() as (read, write), ClientSession(read, write, client_info=about) as session:
-            await session.initialize()
-            yield session
+        transport = self._streams_opened()
+        async with Client(transport, client_info=about, cache=None, elicitation_callback=self._asked) as made:
+            yield made.session
+
+    async def _asked(self, context: object, params: types.ElicitRequestParams) -> types.ElicitResult:  # noqa: ARG002
+        """A question in the middle of a call, as older servers ask; of the newest call, as they don't say of which."""
+        answer = self._answers[-1] if self._answers else decline
+        return await _responded(types.ElicitRequest(params=params), answer)
 
     @asynccontextmanager
     async def _streams_opened(self) -> AsyncIterator[TransportStreams]:
@@ -142,14 +182,16 @@ class Connection:
             async with process_streams(self.endpoint.name, launch, MAX_ANSWER) as streams:
                 yield streams
             return
-        limits = Limits(MAX_ANSWER, None)
-        async with client.guarded(self.rules, limits, self.endpoint.headers) as http:
-            http.event_hooks, http.max_redirects = {"request": [self._count], "response": [self._check]}, 5
-            if sign_in := self.endpoint.sign_in:
-                http.auth = Provider(self.endpoint, sign_in)
-            url = self.endpoint.url
-            async with streamable_http_client(url, http_client=http, max_sse_event_size=MAX_ANSWER) as streams:
-                yield streams
+        http, url = client.guarded(self.rules, Limits(MAX_ANSWER, None), self.endpoint.headers), self.endpoint.url
+        http.event_hooks, http.max_redirects = {"request": [self._count], "response": [self._check]}, 5
+        if sign_in := self.endpoint.sign_in:
+            http.auth = Provider(self.endpoint, sign_in)
+        if self.endpoint.old_transport:
+            async with sse_client(url, httpx_client_factory=lambda headers=None, timeout=None, auth=None: http) as pair:  # noqa: ARG005
+                yield pair
+            return
+        async with http, streamable_http_client(url, http_client=http, max_sse_event_size=MAX_ANSWER) as streams:
+            yield streams
 
     async def _count(self, request: Request) -> None:
         """Limit the streams: the SDK opens one again as often and as soon as the server likes."""
@@ -159,11 +201,14 @@ class Connection:
 
     async def _check(self, response: Response) -> None:
         """Raise for a status that a retry won't change: the SDK treats them all alike."""
-        status = response.status_code
+        status, probe = response.status_code, not self._probed
+        self._probed = True
+        if probe and status in (404, 405):
+            return  # an older server, which doesn't know the first request of newer clients
         if response.request.method == "POST" and status in (404, 405) and not self._ready.done():
             message = (
                 f"{self.endpoint.host} takes no requests at this address (status {status}): give the one of its "
-                "streamable HTTP, often /mcp; a server that speaks only the old HTTP+SSE transport isn't supported."
+                'streamable HTTP, often /mcp; one that speaks only the old HTTP+SSE transport needs "type": "sse".'
             )
             raise NetError("old_transport", message)
         if response.request.method != "POST" or not (status in (401, 403, 429) or status >= 500):
@@ -189,6 +234,21 @@ class Connection:
     def _definition(self, tool: types.Tool) -> ToolDefinition:
         url, name = public_url(self.endpoint.url), self.endpoint.name
         return ToolDefinition(name, url, tool.name, tool.description or "", tool.input_schema)
+
+
+async def _responded(request: types.InputRequest, answer: Answer) -> types.ElicitResult:
+    """The response to one request of a server for input; raises `ServerError` for anything but a question."""
+    match request:
+        case types.ElicitRequest(params=types.ElicitRequestURLParams(message=message, url=url)):
+            question = ServerQuestion(message, {}, url)
+        case types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema)):
+            question = ServerQuestion(message, schema)
+        case _:
+            raise NetError("unsupported", "The server wants to use a model or folders of the gateway; none are given.")
+    if (values := await answer(question)) is None:
+        return types.ElicitResult(action="decline")
+    content = TypeAdapter(dict[str, str | int | float | bool | list[str] | None]).validate_python(values)
+    return types.ElicitResult(action="accept", content=None if question.url else content)
 
 
 def _refusal_text(host: str, error: MCPError) -> str:

@@ -44,6 +44,8 @@ class McpEndpoint:
     launch: Callable[[], Awaitable[Running]] | None = field(default=None, repr=False, compare=False)
     """Starts the server in the jail if it is a program."""
     sign_in: SignIn | None = field(default=None, repr=False, compare=False)
+    old_transport: bool = False
+    """Whether it speaks HTTP+SSE, of before 2025."""
 
     @property
     def host(self) -> str:
@@ -68,6 +70,18 @@ class McpResult:
     structured: Json = None
     failed: bool = False
 
+
+@dataclass(frozen=True, slots=True)
+class ServerQuestion:
+    """What a server asks a person during a call: the fields of a form, or to open an address."""
+
+    message: str
+    schema: JsonObject
+    url: str = ""
+
+
+Answer = Callable[[ServerQuestion], Awaitable[JsonObject | None]]
+"""Asks the person; returns the values of the fields, None for a no."""
 
 MAX_NAME = 64
 MAX_DESCRIPTION, MAX_WORDS, MAX_SCHEMA = 1_000, 200, 4_000
