@@ -51,6 +51,8 @@ class FakeMcp:
     """What came back to its questions, by call."""
     headers: list[dict[str, str]] = field(default_factory=list)
     listed: int = 0
+    resources: dict[str, str] = field(default_factory=dict)
+    """Texts by their addresses; with any, it has prompts of these texts, too."""
     port: int = 0
     cancelled: int = 0
 
@@ -84,8 +86,26 @@ class FakeMcp:
             self.cancelled += 1
             raise
 
+    async def _resources(self, _context: object, _params: object) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=[types.Resource(uri=uri, name=uri) for uri in self.resources])
+
+    async def _read(self, _context: object, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        contents = types.TextResourceContents(uri=params.uri, text=self.resources[params.uri])
+        return types.ReadResourceResult(contents=[contents])
+
+    async def _prompts(self, _context: object, _params: object) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=[types.Prompt(name=name) for name in self.resources])
+
+    async def _prompt(self, _context: object, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        words = types.TextContent(text=f"{self.resources[params.name]} {params.arguments}")
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=words)])
+
     def _manager(self) -> StreamableHTTPSessionManager:
-        server: Server[Any] = Server("fake", version="1", on_list_tools=self._list, on_call_tool=self._call)
+        more: dict[str, Any] = {}
+        if self.resources:
+            more = {"on_list_resources": self._resources, "on_read_resource": self._read}
+            more |= {"on_list_prompts": self._prompts, "on_get_prompt": self._prompt}
+        server: Server[Any] = Server("fake", version="1", on_list_tools=self._list, on_call_tool=self._call, **more)
         return StreamableHTTPSessionManager(server)
 
     @contextlib.contextmanager

@@ -100,20 +100,10 @@ class Questions:
         """Ask the person something for a call that waits; returns what they add to their yes, None for a no."""
 
         async def ask(tx: Connection) -> ReviewRow:
-            asked, arguments = await self._person(tx, principal, caller), {"preview": preview}
+            asked, at = await self._person(tx, principal, caller), (caller.session, caller.address, caller.task)
+            words = {"preview": preview}, preview, Label.UNTRUSTED, ""
             question = ReviewQuestion(
-                principal=principal,
-                asked=asked,
-                tool=tool,
-                arguments=arguments,
-                preview=preview,
-                label=Label.UNTRUSTED,
-                session=caller.session,
-                address=caller.address,
-                task=caller.task,
-                lasts=CONSULT_LASTS,
-                act=ToolClass.ACT,
-                kind="review",
+                principal, asked, tool, *words, *at, lasts=CONSULT_LASTS, act=ToolClass.ACT, kind="review"
             )
             return await reviews.ask(tx, question, self.clock.now())
 

@@ -35,6 +35,7 @@ Kind: TypeAlias = Literal["skills", "files"]
 Shown = Annotated[str, Form(max_length=64)]
 """The hash of what was shown: a confirmation covers nothing else."""
 
+SignedIn = Annotated[Caller, Depends(signed_in)]
 CALLBACK = "/oauth/mcp"
 """The path to which a server's sign-in sends the browser back."""
 
@@ -62,9 +63,7 @@ async def connect(site: AtSite, name: str) -> None:
 
 
 @router.post("/tools/servers/{name}/sign-in")
-async def sign_in(
-    request: Request, site: AtSite, name: str, caller: Annotated[Caller, Depends(signed_in)]
-) -> HTMLResponse:
+async def sign_in(request: Request, site: AtSite, name: str, caller: SignedIn) -> HTMLResponse:
     """Begin a sign-in at a server; the answer is the link to it."""
     base, host = site.access.public_url, request.headers["host"]
     own = base.rstrip("/") if base and host in hosts_of(base) else f"http://127.0.0.1:{split_host(host)[1]}"
@@ -84,15 +83,9 @@ async def return_from_sign_in(request: Request, site: AtSite) -> Response:
 
 
 @router.post("/tools/servers/finish")
-async def finish_sign_in(
-    site: AtSite,
-    caller: Annotated[Caller, Depends(signed_in)],
-    state: Annotated[Text, Form(max_length=1_000)],
-    code: Annotated[Text, Form(max_length=8_000)] = "",
-    iss: Annotated[Text | None, Form(max_length=1_000)] = None,
-) -> RedirectResponse:
+async def finish_sign_in(request: Request, site: AtSite, caller: SignedIn) -> RedirectResponse:
     """Connect the server, if this is the browser that began it."""
-    answer = {"state": state, "code": code} | ({"iss": iss} if iss else {})
+    answer = {name: str(value) for name, value in (await request.form()).items()}
     servers = _servers(await site.tools.toolbox())
     assert servers is not None, "the owner's toolbox has them"
     with _refusing():
