@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from gateway.agent.mcp.elicitation import ATTEMPTS, Consult, Form, Unanswerable
+from gateway.agent.mcp.elicitation import ATTEMPTS, Consult, Form
 from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
 from gateway.agent.tool_sources import AnyArguments
 from gateway.domain.conversation.diff import written_out
@@ -135,18 +135,12 @@ class McpCalls:
 
     async def _ask(self, question: ServerQuestion, caller: Caller) -> JsonObject | None:
         """Ask the person, again if their answer doesn't fit; nobody is asked in an unattended run."""
-        if caller.address is None:
-            return None
-        try:
-            form, problem = Form.of(self.shown.host, question), ""
-        except Unanswerable:
-            return None
-        for _ in range(ATTEMPTS):
-            text = await self.consult(caller, self.pinned.name, form.preview(problem))
-            if text is None:
-                return None
+        form, problem = None, ""
+        for _ in range(ATTEMPTS if caller.address else 0):
             try:
-                return form.read(text)
+                form = form or Form.of(self.shown.host, question)
+                text = await self.consult(caller, self.pinned.name, form.preview(problem))
+                return None if text is None else form.read(text)
             except ValueError as error:
                 problem = str(error)
         return None

@@ -5,6 +5,7 @@ The words are the server's. Forms have a few simple fields and never ask for sec
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from gateway.domain.conversation.tools import Caller
@@ -18,14 +19,10 @@ _SECRET = re.compile(
     r"passw|passphrase|passcode|secret|token|api.?key|credential|private.?key|card.?num|cvv|cvc|\bpin\b|\botp\b", re.I
 )
 _TYPES: Mapping[str, Callable[[str], Json]] = {"string": str, "number": float, "integer": int}
-_YES, _NO = ("yes", "true", "1", "on"), ("no", "false", "0", "off")
+_YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 
 Consult = Callable[[Caller, str, str], Awaitable[str | None]]
 """Asks the person about a call of this tool, in these words; returns what they add to their yes, None for a no."""
-
-
-class Unanswerable(Exception):
-    """The question is declined without asking; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +38,13 @@ class FormField:
 
     @classmethod
     def of(cls, name: str, schema: Json, *, required: bool) -> "FormField":
-        """Raises `Unanswerable` unless it is simple."""
-        if not isinstance(schema, Mapping) or not re.fullmatch(r"[\w.-]{1,64}", name):
-            raise Unanswerable("its form has a field that isn't simple")
+        """Raises `ValueError` unless it is simple."""
+        schema = schema if isinstance(schema, Mapping) else {}
         type, title = str(schema.get("type")), str(schema.get("title") or "")
-        if type not in (*_TYPES, "boolean", "array"):
-            raise Unanswerable("its form has a field that isn't simple")
+        if type not in (*_TYPES, "boolean", "array") or not re.fullmatch(r"[\w.-]{1,64}", name):
+            raise ValueError("its form has a field that isn't simple")
         if _SECRET.search(f"{name} {title} {schema.get('format')}"):
-            raise Unanswerable("its form asks for a secret")
+            raise ValueError("its form asks for a secret")
         about = f"{title} {schema.get('description') or ''}".strip()
         choices = tuple(visible(each)[:MAX_WORDS] for each in _choices(schema.get("items", schema)))
         return cls(name, type, visible(about)[:MAX_WORDS], choices, required, schema.get("default"))
@@ -59,13 +55,12 @@ class FormField:
             return [replace(self, type="string").read(each.strip()) for each in text.split(",")]
         if self.choices and text not in self.choices:
             raise ValueError(f"{self.name} is one of: {', '.join(self.choices)}")
-        if self.type == "boolean" and text.lower() in (*_YES, *_NO):
-            return text.lower() in _YES
-        try:
+        if self.type == "boolean" and text.lower() in _YES_NO:
+            return _YES_NO[text.lower()]
+        with suppress(KeyError, ValueError):
             return _TYPES[self.type](text)
-        except (KeyError, ValueError):
-            kind = {"boolean": "yes or no", "integer": "a whole number"}.get(self.type, "a number")
-            raise ValueError(f"{self.name} takes {kind}") from None
+        kind = {"boolean": "yes or no", "integer": "a whole number"}.get(self.type, "a number")
+        raise ValueError(f"{self.name} takes {kind}")
 
     def __str__(self) -> str:
         kind = " or ".join(self.choices) or self.type
@@ -96,13 +91,13 @@ class Form:
 
     @classmethod
     def of(cls, host: str, question: ServerQuestion) -> "Form":
-        """Raises `Unanswerable`."""
+        """Raises `ValueError`."""
         if question.url and not re.match(r"https://[^@\s]+$", question.url):
-            raise Unanswerable("it names an address that isn't https")
+            raise ValueError("it names an address that isn't https")
         properties, required = question.schema.get("properties"), _items(question.schema.get("required"))
         fields = properties if isinstance(properties, Mapping) else {}
         if len(fields) > MAX_FIELDS:
-            raise Unanswerable(f"its form has more than {MAX_FIELDS} fields")
+            raise ValueError(f"its form has more than {MAX_FIELDS} fields")
         return cls(
             host, question, [FormField.of(name, each, required=name in required) for name, each in fields.items()]
         )

@@ -36,10 +36,7 @@ LIFETIME_SECONDS = 600.0
 _LIMITS = Limits(2**20, 20.0)
 _NOWHERE = "http://127.0.0.1/"
 """The redirect address of a provider that can't ask a person."""
-_HEADERS = {
-    "Accept": "application/json, text/event-stream",
-    "MCP-Protocol-Version": LATEST_PROTOCOL_VERSION,
-}
+_HEADERS = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": LATEST_PROTOCOL_VERSION}
 _PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 """A request that any server refuses before its person has signed in."""
 
@@ -58,19 +55,12 @@ class Provider(OAuthClientProvider):
     """Sends the stored tokens and renews them; its own storage. It asks a person only for a `SignInFlow`."""
 
     def __init__(self, endpoint: McpEndpoint, sign_in: SignIn, flow: "SignInFlow | None" = None) -> None:
-        """Raises `NetError` if what is stored can't be read."""
-        self.endpoint, self._sign_in, self._kept = endpoint, sign_in, None if flow else _stored(endpoint, sign_in)
+        self.endpoint, self._sign_in, self._kept = endpoint, sign_in, None if flow else stored_in(sign_in)
         redirect = flow.redirect if flow else _NOWHERE
         metadata = OAuthClientMetadata(client_name="SupaClaw", redirect_uris=[AnyUrl(redirect)])
         if redirect.startswith("https:"):
             metadata.application_type = "web"
-        ask, answered = (flow.ask, flow.answered) if flow else (None, None)
-        super().__init__(endpoint.url, metadata, self, ask, answered)
-
-    @property
-    def issuer(self) -> str:
-        """Who issues the tokens; "" while that isn't known."""
-        return str(self.context.oauth_metadata.issuer) if self.context.oauth_metadata else ""
+        super().__init__(endpoint.url, metadata, self, *((flow.ask, lambda: flow.answer) if flow else ()))
 
     async def async_auth_flow(self, request: Request) -> AsyncGenerator[Request, Response]:
         """Renew the token once if the server refuses it before its time; raises `NetError` if that doesn't help."""
@@ -91,12 +81,10 @@ class Provider(OAuthClientProvider):
 
     async def get_tokens(self) -> OAuthToken | None:
         """The stored tokens, with what belongs to them."""
-        if self._kept is None:
-            return None
-        context = self.context
-        context.oauth_metadata, context.protected_resource_metadata = self._kept.metadata, self._kept.resource
-        context.token_expiry_time = self._kept.expires_at
-        return self._kept.tokens
+        if kept := self._kept:
+            self.context.oauth_metadata, self.context.protected_resource_metadata = kept.metadata, kept.resource
+            self.context.token_expiry_time = kept.expires_at
+        return kept.tokens if kept else None
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Store new tokens before they are used."""
@@ -113,25 +101,20 @@ class Provider(OAuthClientProvider):
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """The client that the tokens were issued to, or the configured one; None: one has to be registered."""
-        if self._kept is not None:
-            return self._kept.client
-        if not self._sign_in.client_id:
-            return None
-        secret = self._sign_in.client_secret or None
-        method = "client_secret_post" if secret else "none"
-        return OAuthClientInformationFull(
-            client_id=self._sign_in.client_id, client_secret=secret, token_endpoint_auth_method=method
-        )
+        if self._kept or not self._sign_in.client_id:
+            return self._kept.client if self._kept else None
+        given = {"client_id": self._sign_in.client_id, "client_secret": self._sign_in.client_secret or None}
+        return OAuthClientInformationFull(**given, token_endpoint_auth_method="client_secret_post")
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Nothing: it is stored with its tokens."""
 
 
-def _stored(endpoint: McpEndpoint, sign_in: SignIn) -> Kept | None:
-    try:
-        return Kept.model_validate_json(sign_in.stored) if sign_in.stored else None
-    except ValidationError:
-        raise needs_sign_in(endpoint) from None
+def stored_in(sign_in: SignIn | None) -> Kept | None:
+    """What is stored of a sign-in; None if there is nothing that can be read."""
+    with suppress(ValidationError):
+        return Kept.model_validate_json(sign_in.stored) if sign_in else None
+    return None
 
 
 def needs_sign_in(endpoint: McpEndpoint) -> NetError:
@@ -153,7 +136,7 @@ class SignInFlow:
     def __post_init__(self) -> None:
         loop = asyncio.get_running_loop()
         self._address: asyncio.Future[str] = loop.create_future()
-        self._answer: asyncio.Future[AuthorizationCodeResult] = loop.create_future()
+        self.answer: asyncio.Future[AuthorizationCodeResult] = loop.create_future()
         self._task = asyncio.create_task(self._run(), name=f"sign in to {self.endpoint.name}")
 
     @property
@@ -175,7 +158,7 @@ class SignInFlow:
         if not (code := answer.get("code")):
             await self.close()
             raise NetError("declined", f"{self.endpoint.host} wasn't connected: the sign-in was declined there.")
-        self._answer.set_result(AuthorizationCodeResult(code=code, state=answer["state"], iss=answer.get("iss")))
+        self.answer.set_result(AuthorizationCodeResult(code=code, state=answer["state"], iss=answer.get("iss")))
         await self._ended()
 
     async def close(self) -> None:
@@ -186,17 +169,11 @@ class SignInFlow:
     async def ask(self, address: str) -> None:
         """Hand out the address that the provider made; raises `NetError` if the person should not go there."""
         _require_secure(self.endpoint, address)
-        assert self.endpoint.sign_in is not None, "a flow has one"
-        before = _stored(self.endpoint, self.endpoint.sign_in)
-        issuer = before.metadata.issuer if before and before.metadata else None
-        if issuer and str(issuer) != self._provider.issuer:
+        now, before = self._provider.context.oauth_metadata, stored_in(self.endpoint.sign_in)
+        if before and before.metadata and (now is None or before.metadata.issuer != now.issuer):
             message = f"{self.endpoint.host} now signs in elsewhere than before; if that is right, disconnect it first."
             raise NetError("issuer_changed", message)
         self._address.set_result(address)
-
-    async def answered(self) -> AuthorizationCodeResult:
-        """What the browser brings back."""
-        return await self._answer
 
     async def _ended(self) -> None:
         host = self.endpoint.host
@@ -219,9 +196,7 @@ class SignInFlow:
             pass  # the provider stores the tokens before it sends the request again, whose answer doesn't matter
 
 
-def _secure_client(
-    endpoint: McpEndpoint, rules: client.FindRules, headers: Mapping[str, str] | None = None
-) -> AsyncClient:
+def _secure_client(endpoint: McpEndpoint, rules: client.FindRules, headers: Mapping[str, str]) -> AsyncClient:
     async def check(request: Request) -> None:
         _require_secure(endpoint, str(request.url))
 
@@ -239,12 +214,11 @@ def _require_secure(endpoint: McpEndpoint, address: str) -> None:
 async def revoke(endpoint: McpEndpoint, rules: client.FindRules) -> bool:
     """Revoke stored tokens where they were issued; returns whether it was done. Never raises."""
     with suppress(NetError, HTTPError):
-        kept = _stored(endpoint, endpoint.sign_in) if endpoint.sign_in else None
-        if kept is None or kept.metadata is None or kept.metadata.revocation_endpoint is None:
+        kept = stored_in(endpoint.sign_in)
+        if kept is None or (at := kept.metadata and kept.metadata.revocation_endpoint) is None:
             return False
         fields = {"token": kept.tokens.refresh_token or kept.tokens.access_token, "client_id": kept.client.client_id}
-        if kept.client.client_secret:
-            fields["client_secret"] = kept.client.client_secret
-        async with _secure_client(endpoint, rules) as http:
-            return (await http.post(str(kept.metadata.revocation_endpoint), data=fields)).is_success
+        secret = {"client_secret": kept.client.client_secret} if kept.client.client_secret else {}
+        async with _secure_client(endpoint, rules, {}) as http:
+            return (await http.post(str(at), data=fields | secret)).is_success
     return False

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.mcp.elicitation import Form, Unanswerable
+from gateway.agent.mcp.elicitation import Form
 from gateway.agent.mcp.pinned_tools import Use
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
@@ -94,7 +94,7 @@ async def test_a_no_tells_the_server(path: MessagePath, fake: FakeMcp) -> None:
     ],
 )
 def test_what_nobody_should_answer_is_declined_unasked(message: str, fields: JsonObject, url: str) -> None:
-    with pytest.raises(Unanswerable):
+    with pytest.raises(ValueError, match=r"form|address"):
         Form.of("w", ServerQuestion(message, {"properties": fields}, url))
 
 
