@@ -73,7 +73,7 @@ class McpResult:
 
 @dataclass(frozen=True, slots=True)
 class ServerQuestion:
-    """What a server asks a person during a call: the fields of a form, or to open an address."""
+    """A question of a server to a person during a call: the fields of a form, or an address to open."""
 
     message: str
     schema: JsonObject

@@ -111,7 +111,7 @@ class Provider(OAuthClientProvider):
 
 
 def stored_in(sign_in: SignIn | None) -> Kept | None:
-    """What is stored of a sign-in; None if there is nothing that can be read."""
+    """The stored sign-in; None if there is none that can be read."""
     with suppress(ValidationError):
         return Kept.model_validate_json(sign_in.stored) if sign_in else None
     return None

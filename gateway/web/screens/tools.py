@@ -74,7 +74,7 @@ async def sign_in(request: Request, site: AtSite, name: str, caller: SignedIn) -
 
 @router.get(CALLBACK, dependencies=[Depends(public)])
 async def return_from_sign_in(request: Request, site: AtSite) -> Response:
-    """What a browser brings back from a sign-in; the person finishes it, as no cookie comes from another site."""
+    """Take a browser back from a sign-in; the person finishes it, as no cookie comes from another site."""
     if not at_page(request):
         page = page_url(f"http://{request.headers['host']}", site.access.page_name)
         return RedirectResponse(f"{page}{CALLBACK}?{request.url.query}", 303)
