@@ -53,7 +53,7 @@ _CALL_RESULT: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = Ty
 )
 MAX_ANSWER = 20 * 2**20
 """Bytes."""
-CONNECT_SECONDS, IDLE_SECONDS = 15.0, 300.0
+CONNECT_SECONDS, IDLE_SECONDS = 20.0, 300.0
 FRESH_SECONDS = 30.0
 """The age at which the list of tools is read again before a call, which also shows that the server lives."""
 
@@ -332,10 +332,10 @@ def _answer(result: types.CallToolResult) -> McpResult:
 
 
 def _repeats(texts: Sequence[str], structured: JsonObject) -> bool:
-    """Whether the texts say the same: as JSON in one, as an item each, or as the `result` that SDKs wrap them in."""
+    """Whether the texts say the same: as JSON in one, as an item each, or as the one field that SDKs wrap them in."""
     items = list(map(_json_or_text, texts))
     forms = [items, list(texts), *items[:1], *texts[:1]] if len(texts) == 1 else [items, list(texts)]
-    return structured in forms or (structured.keys() == {"result"} and structured["result"] in forms)
+    return structured in forms or (len(structured) == 1 and next(iter(structured.values())) in forms)
 
 
 def _json_or_text(text: str) -> object:

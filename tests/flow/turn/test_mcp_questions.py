@@ -71,7 +71,7 @@ async def test_a_form_is_answered_in_the_chat_and_its_call_goes_on(path: Message
     assert fake.responses[1]["q"].content == {"name": "Ada"}
     previews = [preview for (preview,) in await path.rows("select preview from reviews order by id")]
     assert previews[0].startswith(f"{fake.place} asks: Who are you?")
-    assert previews[2].startswith("That didn't fit: age takes a whole number.")
+    assert previews[2].startswith("That didn't fit: age takes a number (integer).")
     assert await path.rows("select distinct label from reviews") == [(Label.UNTRUSTED,)]
 
 
@@ -87,6 +87,7 @@ async def test_a_no_tells_the_server(path: MessagePath, fake: FakeMcp) -> None:
         ("Sign in", {"password": {"type": "string"}}, ""),
         ("Sign in", {"a": {"type": "string", "title": "Your API key"}}, ""),
         ("All of it", {f"f{n}": {"type": "string"} for n in range(500)}, ""),
+        ("None of it", {"f": {"type": "string", "enum": [str(n) for n in range(500)]}}, ""),
         ("Deep", {"a": {"type": "object", "properties": {}}}, ""),
         ("Open", {}, "javascript:alert(1)"),
         ("Open", {}, "http://10.0.0.1/"),
@@ -94,7 +95,7 @@ async def test_a_no_tells_the_server(path: MessagePath, fake: FakeMcp) -> None:
     ],
 )
 def test_what_nobody_should_answer_is_declined_unasked(message: str, fields: JsonObject, url: str) -> None:
-    with pytest.raises(ValueError, match=r"form|address"):
+    with pytest.raises(ValueError, match=r"form|address|valid"):
         Form.of("w", ServerQuestion(message, {"properties": fields}, url))
 
 
