@@ -82,6 +82,9 @@ class FakeOAuth:
             self.asked.append((path, body))
             return JSONResponse({**body, "client_id": "registered", "token_endpoint_auth_method": "none"}, 201)
         fields = {key: str(value) for key, value in (await request.form()).items()}
+        kind, _, basic = request.headers.get("authorization", "").partition(" ")
+        if kind == "Basic":
+            fields["client_id"], _, fields["client_secret"] = base64.b64decode(basic).decode().partition(":")
         self.asked.append((path, fields))
         return self._token(fields) if path == "/token" else Response(status_code=200 if path == "/revocation" else 404)
 

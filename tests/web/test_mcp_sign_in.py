@@ -142,6 +142,10 @@ async def test_a_registered_app_and_a_token_without_a_lifetime(web: Web, secret:
         assert oauth.asked_for("/registration") == []
         sent = oauth.asked_for("/token")[-1]
         assert (sent["client_id"], sent.get("client_secret", "")) == ("app", secret)
+        assert (await browser.post("/tools/servers/w/sign-out")).status_code == 204
+        sent = oauth.asked_for("/revocation")[-1]
+        assert (sent["client_id"], sent.get("client_secret", "")) == ("app", secret)
+        await connect(browser, oauth)
         oauth.protects.token = "ended"
         await web.path.mcp_connections.close()
         assert "connected" in await state(browser)

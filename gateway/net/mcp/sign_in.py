@@ -104,7 +104,7 @@ class Provider(OAuthClientProvider):
         if self._kept or not self._sign_in.client_id:
             return self._kept.client if self._kept else None
         given = {"client_id": self._sign_in.client_id, "client_secret": self._sign_in.client_secret or None}
-        return OAuthClientInformationFull(**given, token_endpoint_auth_method="client_secret_post")
+        return OAuthClientInformationFull(**given, token_endpoint_auth_method="client_secret_basic")
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Nothing: it is stored with its tokens."""
@@ -214,11 +214,13 @@ def _require_secure(endpoint: McpEndpoint, address: str) -> None:
 async def revoke(endpoint: McpEndpoint, rules: client.FindRules) -> bool:
     """Revoke stored tokens where they were issued; returns whether it was done. Never raises."""
     with suppress(NetError, HTTPError):
-        kept = stored_in(endpoint.sign_in)
-        if kept is None or (at := kept.metadata and kept.metadata.revocation_endpoint) is None:
+        kept, sign_in = stored_in(endpoint.sign_in), endpoint.sign_in
+        if kept is None or sign_in is None or (at := kept.metadata and kept.metadata.revocation_endpoint) is None:
             return False
-        fields = {"token": kept.tokens.refresh_token or kept.tokens.access_token, "client_id": kept.client.client_id}
-        secret = {"client_secret": kept.client.client_secret} if kept.client.client_secret else {}
-        async with _secure_client(endpoint, rules, {}) as http:
-            return (await http.post(str(at), data=fields | secret)).is_success
+        token = kept.tokens.refresh_token or kept.tokens.access_token
+        context = Provider(endpoint, sign_in).context
+        context.client_info = kept.client
+        fields, headers = context.prepare_token_auth({"token": token, "client_id": kept.client.client_id}, {})
+        async with _secure_client(endpoint, rules, headers) as http:
+            return (await http.post(str(at), data=fields)).is_success
     return False
