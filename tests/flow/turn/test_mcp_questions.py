@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gateway.agent.mcp.calls import McpCalls
 from gateway.agent.mcp.elicitation import Form
-from gateway.agent.mcp.pinned_tools import Use
+from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.net.mcp.server import ServerQuestion
+from gateway.net.mcp.server import ServerQuestion, ToolDefinition
+from tests.fakes.caller import CALLER
 from tests.fakes.mcp_server import FakeMcp, asking, text
 from tests.flow.path import MessagePath, call, in_turn, results, said
 from tests.flow.turn.test_mcp import configure, confirm, discover, working
@@ -108,3 +111,25 @@ def test_a_choice_and_a_list_are_read_by_their_values() -> None:
         form.read("one=green")
     with pytest.raises(ValueError, match="one is missing"):
         form.read("many=red")
+
+
+async def test_a_stop_closes_the_question(path: MessagePath, fake: FakeMcp) -> None:
+    ask(fake, asking("Who are you?", NAME))
+    async with working(path):
+        await discover(path)
+        await confirm(path, Use.READ)
+        path.model.answer = in_turn(said("", call("mcp_w_weather", city="Rome")), said("done"))
+        await path.tell("what is the weather?")
+        await asked(path)
+        await path.ask("/stop")
+        assert "A1 was closed" in await path.ask("/approve A1 Ada")
+    assert fake.responses == [None]
+
+
+async def test_nobody_is_asked_in_an_unattended_run(fake: FakeMcp) -> None:
+    async def nobody(*_: object) -> Any:
+        raise AssertionError("somebody was asked")
+
+    definition = ToolDefinition("w", fake.url, "weather", "", {})
+    calls = McpCalls(PinnedTool(ToolState.ON, definition), nobody, nobody, nobody, 60)
+    assert await calls._ask(ServerQuestion("Who are you?", {}), replace(CALLER, address=None)) is None
