@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 from uuid import uuid4
 
 import uvicorn
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from tests.fakes.mcp_server import FakeMcp
@@ -77,6 +77,9 @@ class FakeOAuth:
         path = request.url.path
         if path == "/.well-known/oauth-authorization-server":
             return JSONResponse(self._metadata())
+        if path == "/authorize":  # its person is signed in, and says yes at once
+            back = f"{request.query_params['redirect_uri']}?{urlencode(self.consent(str(request.url)))}"
+            return RedirectResponse(back, 303)
         if path == "/registration":
             body = await request.json()
             self.asked.append((path, body))
