@@ -7,18 +7,20 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, Protocol
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from gateway.agent.mcp import pinned_tools
 from gateway.agent.mcp.calls import McpCalls, Save
+from gateway.agent.mcp.elicitation import Consult
 from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState
 from gateway.agent.tool_sources import Offer
 from gateway.config.model import McpServer
@@ -28,10 +30,11 @@ from gateway.domain.principals import Label
 from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.net.mcp.connections import Connections
-from gateway.net.mcp.server import STDIO, STDIO_WITH_NETWORK, McpEndpoint, ServerError, public_url
+from gateway.net.mcp.server import STDIO, STDIO_WITH_NETWORK, McpEndpoint, ServerError, SignIn, public_url
 from gateway.net.proxy import destinations, start
 from gateway.sandbox.command import Command, Limits, Tier
 from gateway.sandbox.workshop import NoJail, Running, Workshop
+from gateway.secrets.facts import Binding
 from gateway.secrets.injection import Injected, Outgoing, SecretRefused, Usable, inject
 from gateway.store.connection.pool import Database
 
@@ -50,13 +53,26 @@ class Credentials(Protocol):
         """Note in the audit trail that a request with these secrets is about to be sent."""
         ...
 
+    async def keep(self, name: str, value: str, principal: PrincipalId, binding: Binding) -> None:
+        """Store a person's own secret that no person typed, such as the tokens of a sign-in."""
+        ...
+
+    async def drop(self, name: str, principal: PrincipalId) -> None:
+        """Remove a person's own secret, if there is one."""
+        ...
+
     async def renewed(self, name: str, value: str, principal: PrincipalId) -> None:
         """Store a new value of a secret, with the same binding."""
         ...
 
-    def hide(self, name: str, principal: PrincipalId, value: str) -> None:
-        """Mask a value that was derived from this secret in texts, instead of the previous one."""
+    def hide(self, name: str, principal: PrincipalId, *values: str) -> None:
+        """Mask values that were derived from this secret in texts, instead of the previous ones."""
         ...
+
+
+def _secret_of(name: str) -> str:
+    """The name of the secret that holds a person's sign-in at a server."""
+    return f"MCP_{name.replace('-', '_')}_SIGN_IN"
 
 
 LOCAL_LIMITS = Limits(seconds=30 * 86_400, cpu_seconds=3_600)
@@ -124,8 +140,8 @@ class LocalServers:
         return running
 
 
-ServerState = Literal["connected", "waiting", "failed", "off"]
-"""`waiting`: not connected, because it is idle or was never used."""
+ServerState = Literal["connected", "waiting", "failed", "sign_in", "off"]
+"""`waiting`: not connected, because it is idle or was never used. `sign_in`: its person has to sign in."""
 RETRY_SECONDS = 60.0
 """Seconds after a failure in which a server isn't asked for its tools again."""
 
@@ -142,9 +158,12 @@ class McpServers:
     credentials: Credentials
     save: Save
     local: LocalServers
+    consult: Consult
     offers: Sequence[Offer] = field(default=(), init=False)
     _looked: frozenset[str] = field(default=frozenset(), init=False)
     _failed: dict[str, tuple[float, str]] = field(default_factory=dict, init=False)
+    _unsigned: set[str] = field(default_factory=set, init=False)
+    """Servers that their person has to sign in at."""
     _read: tuple[Mapping[str, McpServer], Sequence[PinnedTool]] = field(default=({}, ()), init=False)
 
     @property
@@ -195,8 +214,10 @@ class McpServers:
             problem = f"{name}: {'it refused' if isinstance(error, ServerError) else error}"
             # A missing secret may be stored at any moment, so it is looked for again at once.
             self._failed[name] = (-inf if error.code == "no_credential" else monotonic()), problem
+            self._unsigned |= {name} if error.code == "sign_in" else set()
             raise
         self._failed.pop(name, None)
+        self._unsigned.discard(name)
         return reached
 
     def state(self, name: str) -> tuple[ServerState, str]:
@@ -206,6 +227,8 @@ class McpServers:
         if self.connections.alive(self.principal, name):
             return "connected", ""
         problem = self.lacks(name) or self._failed.get(name, (0.0, ""))[1].removeprefix(f"{name}: ")
+        if problem and name in self._unsigned:
+            return "sign_in", problem
         return ("failed", problem) if problem else ("waiting", "")
 
     def lacks(self, name: str) -> str:
@@ -244,7 +267,50 @@ class McpServers:
             raise NetError("no_credential", str(refusal)) from refusal
         if sent.used:
             await self.credentials.used(sent.used, self.principal)
-        return McpEndpoint(name, server.url, sent.request.headers)
+        sign_in, old = self._sign_in(name, server), server.type == "sse"
+        return McpEndpoint(name, server.url, sent.request.headers, sign_in=sign_in, old_transport=old)
+
+    async def begin_sign_in(self, name: str, browser: str, redirect: str) -> str:
+        """The address at which this person signs in to a server, in this browser; raises `NetError`."""
+        return await self.connections.begin_sign_in(self.principal, browser, await self._endpoint(name), redirect)
+
+    async def finish_sign_in(self, browser: str, answer: Mapping[str, str]) -> str:
+        """Take what their browser brought back; returns the server's name. Raises `NetError`."""
+        name = await self.connections.finish_sign_in(self.principal, browser, answer)
+        self._failed.pop(name, None)
+        return name
+
+    async def sign_out(self, name: str) -> bool:
+        """Revoke and remove the person's tokens; returns whether the server took the revocation. Raises `NetError`."""
+        revoked = await self.connections.revoke(self.principal, await self._endpoint(name))
+        await self.credentials.drop(_secret_of(name), self.principal)
+        return revoked
+
+    def is_signed_in(self, name: str) -> bool:
+        """Whether tokens of this person are stored for a server."""
+        return self.credentials.finder(self.principal)(_secret_of(name)) is not None
+
+    def _sign_in(self, name: str, server: McpServer) -> SignIn | None:
+        """The person's sign-in, unless a header does it; its tokens are for this host only."""
+        if server.url is None or "authorization" in map(str.lower, server.headers):
+            return None
+        secret, at = _secret_of(name), urlsplit(public_url(server.url))
+        binding = Binding.of([f"{at.scheme}://{at.netloc}"], [f"mcp_{name}"], "header:Authorization")
+        found = self.credentials.finder(self.principal)(secret)
+        stored = found.value if found and found.binding == binding else ""
+
+        async def save(text: str) -> None:
+            await self.credentials.keep(secret, text, self.principal, binding)
+            self._hide(secret, text)
+
+        self._hide(secret, stored)
+        return SignIn(stored, save, server.client_id, server.client_secret.get_secret_value())
+
+    def _hide(self, secret: str, stored: str) -> None:
+        with suppress(ValueError, TypeError, KeyError):  # of a secret that somebody else stored under this name
+            tokens = json.loads(stored)["tokens"]
+            hidden = [tokens[key] for key in ("access_token", "refresh_token") if tokens.get(key)]
+            self.credentials.hide(secret, self.principal, *hidden)
 
     def _injected(self, name: str, url: str, headers: Mapping[str, SecretStr]) -> Injected:
         plain = {key: value.get_secret_value() for key, value in headers.items()}
@@ -252,4 +318,4 @@ class McpServers:
 
     def _tool(self, pinned: PinnedTool) -> AnyTool:
         seconds = self.servers[pinned.definition.server].timeout.total_seconds()
-        return McpCalls(pinned, self.connect, self.save).tool(seconds)
+        return McpCalls(pinned, self.connect, self.save, self.consult, seconds).tool

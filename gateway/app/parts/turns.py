@@ -79,7 +79,7 @@ def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequ
     mcp = Connections(core.net_rules)
     locks = LockWatches(core.environment.data, workshop, way_out.notices.tampered)
     own = _own_tools(core, records, way_out, web, workshop, locks)
-    toolkit = _toolkit(core, records, way_out, families, own, web, mcp, shells)
+    toolkit = _toolkit(core, records, way_out, families, own, web, mcp, shells, questions)
     environments = AgentEnvironments(
         database=database,
         people=core.people,
@@ -116,6 +116,7 @@ def _toolkit(
     web: tools.Web,
     mcp: Connections,
     shells: VirtualShells,
+    questions: Questions,
 ) -> Toolkit:
     current = core.current
     return Toolkit(
@@ -127,6 +128,7 @@ def _toolkit(
                 connections=mcp,
                 credentials=core.secrets,
                 local=LocalServers(own.commands.workshop, core.environment.data, mcp.rules),
+                questions=questions,
             ),
             DeclaredToolSource(own.tool_files, AccessTokens(core.secrets, web.rules, core.clock), own.commands),
         ),

@@ -14,7 +14,7 @@ from gateway.agent.policy import Act, Case, Decision, Policy, Words, decide
 from gateway.agent.work.approvals import where_shown_whole, why_asked
 from gateway.domain.channels.channel import Button
 from gateway.domain.conversation.diff import CHAT_CHARS, CHAT_LINES, for_chat
-from gateway.domain.conversation.tools import Caller, ToolFailed
+from gateway.domain.conversation.tools import Caller, ToolClass, ToolFailed
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId, ReviewId
@@ -44,6 +44,8 @@ MAX_UNATTENDED = 2
 WAITING = "Nothing is changed yet: the user was asked and sees the change. Tell them so, and do not call this again."
 
 GRANTED = "The user allowed exactly this in advance: it runs now, and its result comes as a message. Do not repeat it."
+CONSULT_LASTS, CONSULT_POLL_SECONDS = timedelta(minutes=5), 0.5
+"""How long a question waits that keeps a call waiting."""
 TOGETHER_SECONDS = 0.2
 """Seconds a question waits for others of the same task, to be sent in one message."""
 
@@ -93,6 +95,33 @@ class Questions:
             return await self.database.run(lambda tx: self._pass_unasked(tx, own, caller, words))
 
         return Policy(own, ask, said, pass_unasked, fork)
+
+    async def consult(self, principal: PrincipalId, caller: Caller, tool: str, preview: str) -> str | None:
+        """Ask the person something for a call that waits; returns what they add to their yes, None for a no."""
+
+        async def ask(tx: Connection) -> ReviewRow:
+            asked, at = await self._person(tx, principal, caller), (caller.session, caller.address, caller.task)
+            words = {"preview": preview}, preview, Label.UNTRUSTED, ""
+            question = ReviewQuestion(
+                principal, asked, tool, *words, *at, lasts=CONSULT_LASTS, act=ToolClass.ACT, kind="review"
+            )
+            return await reviews.ask(tx, question, self.clock.now())
+
+        row = await self.database.run(ask)
+        try:
+            while row.state == "open":
+                await self.look()  # shows it, and closes it when its time is up
+                await asyncio.sleep(CONSULT_POLL_SECONDS)
+                row = await self.database.run(partial(reviews.lock, review=row.id))
+        except TryAgainLater as exc:
+            log.warning("questions.wait", error=str(exc))
+        finally:
+            if row.state == "open":
+                close = partial(
+                    reviews.decide, review=row.id, asked=row.asked_id, yes=False, by="its call, which ended"
+                )
+                await asyncio.shield(self.database.run(partial(close, now=self.clock.now())))
+        return str((row.response or {}).get("comment", "")) if row.state == "approved" else None
 
     async def _pass_unasked(self, tx: Connection, own: Label, caller: Caller, words: Sequence[Words] | None) -> bool:
         await sessions.lock(tx, caller.session)
