@@ -120,10 +120,8 @@ class McpCalls:
                 answer = await connection.call(self.shown.name, arguments.model_dump(mode="json"), ask)
         except TimeoutError:
             await caller.fence()  # raises if the database is silent, too
-            message = (
-                f"{self.pinned.name} took longer than {self.seconds:g} s and was stopped; it may have had an effect."
-            )
-            raise ToolFailed.own("timeout", message) from None
+            what = f"took longer than {self.seconds:g} s and was stopped; it may have had an effect."
+            raise ToolFailed.own("timeout", f"{self.pinned.name} {what}") from None
         except NetError as error:
             label = Label.UNTRUSTED if isinstance(error, ServerError) else Label.OWNER
             raise ToolFailed(error.code, str(error), label) from error

@@ -19,7 +19,7 @@ MAX_FIELDS, MAX_CHOICES, MAX_WORDS, MAX_MESSAGE = 20, 50, 200, 1_500
 ATTEMPTS = 3
 """How often a form is shown again because an answer doesn't fit."""
 _SECRET = re.compile(
-    r"passw|passphrase|passcode|secret|token|api.?key|credential|private.?key|card.?num|cvv|cvc|\bpin\b|\botp\b", re.I
+    r"(?i)pass(w|phrase|code)|secret|token|(api|private).?key|credential|card.?num|cv[vc]|\b(pin|otp)\b"
 )
 _TYPES: Mapping[str, type] = {"number": float, "integer": int, "boolean": bool}
 
@@ -52,7 +52,7 @@ class FormField(_Choices):
 
     def shown(self, name: str, *, optional: bool) -> str:
         """The field in one line."""
-        kind = " or ".join([*self.names, *self.items.names]) or self.type
+        kind = " or ".join(self.names + self.items.names) or self.type
         default = "" if self.default is None else f", {self.default} if you leave it out"
         words = f"{name} ({kind}{default}{', optional' * optional}): {self.title} {self.description}"
         return visible(words)[:MAX_WORDS].rstrip(": ")
@@ -81,8 +81,7 @@ class Form:
 
     host: str
     question: ServerQuestion
-    fields: Mapping[str, FormField]
-    required: frozenset[str]
+    schema: _Schema
 
     @classmethod
     def of(cls, host: str, question: ServerQuestion) -> Self:
@@ -92,7 +91,7 @@ class Form:
             raise ValueError("it names an address that isn't https")
         if any(_SECRET.search(f"{name} {each.title} {each.format}") for name, each in schema.properties.items()):
             raise ValueError("its form asks for a secret")
-        return cls(host, question, schema.properties, schema.required)
+        return cls(host, question, schema)
 
     def preview(self, problem: str) -> str:
         """The text of the review; `problem` is that of the answer before."""
@@ -100,19 +99,21 @@ class Form:
         lines.append(f"{self.host} asks: {visible(self.question.message)[:MAX_MESSAGE]}")
         if self.question.url:
             lines.append(f"Open this address yourself, if you expect it, then approve:\n{visible(self.question.url)}")
-        lines += [each.shown(name, optional=name not in self.required) for name, each in self.fields.items()]
-        if self.fields:
-            how = "the value" if len(self.fields) == 1 else "; ".join(f"{name}=…" for name in self.fields)
+        fields, required = self.schema.properties, self.schema.required
+        lines += [each.shown(name, optional=name not in required) for name, each in fields.items()]
+        if fields:
+            how = "the value" if len(fields) == 1 else "; ".join(f"{name}=…" for name in fields)
             lines.append(f"Approve with {how}, after the number in a chat.")
         return "\n".join(lines)
 
     def read(self, text: str) -> JsonObject:
         """The values in a person's answer; raises `ValueError`."""
-        parts = (part.partition("=") for part in re.split(r"[;\n]", text))
+        fields, parts = self.schema.properties, (part.partition("=") for part in re.split(r"[;\n]", text))
         given = {name.strip(): value.strip() for name, found, value in parts if found}
-        if len(self.fields) == 1 and not given.keys() & self.fields.keys() and text.strip():
-            given = dict.fromkeys(self.fields, text.strip())
-        defaults = {name: each.default for name, each in self.fields.items() if each.default is not None}
-        if missing := [name for name in self.fields if name in self.required and name not in given | defaults]:
+        if len(fields) == 1 and not given.keys() & fields.keys() and text.strip():
+            given = dict.fromkeys(fields, text.strip())
+        values: dict[str, JsonValue] = {name: each.default for name, each in fields.items() if each.default is not None}
+        values |= {name: each.read(name, given[name]) for name, each in fields.items() if name in given}
+        if missing := [name for name in fields if name in self.schema.required - values.keys()]:
             raise ValueError(f"{missing[0]} is missing")
-        return defaults | {name: each.read(name, given[name]) for name, each in self.fields.items() if name in given}
+        return values

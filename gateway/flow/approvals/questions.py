@@ -81,10 +81,7 @@ class Questions:
                 self.signals.tasks.set()
                 return {"running_as": review.name, "message": GRANTED}
             await asyncio.sleep(TOGETHER_SECONDS)
-            try:
-                await self.look()
-            except TryAgainLater as exc:  # shown at the next `look`
-                log.warning("questions.wait", error=str(exc))
+            await self._try_to_look()
             return {"waiting_for_approval": review.name, "message": WAITING}
 
         async def said(caller: Caller, value: str) -> bool:
@@ -100,27 +97,22 @@ class Questions:
         """Ask the person something for a call that waits; returns what they add to their yes, None for a no."""
 
         async def ask(tx: Connection) -> ReviewRow:
-            asked, at = await self._person(tx, principal, caller), (caller.session, caller.address, caller.task)
-            words = {"preview": preview}, preview, Label.UNTRUSTED, ""
-            question = ReviewQuestion(
-                principal, asked, tool, *words, *at, lasts=CONSULT_LASTS, act=ToolClass.ACT, kind="review"
-            )
+            asked = await self._person(tx, principal, caller)
+            what = tool, {"preview": preview}, preview, Label.UNTRUSTED, ""
+            where = caller.session, caller.address, caller.task, None
+            question = ReviewQuestion(principal, asked, *what, *where, CONSULT_LASTS, act=ToolClass.ACT, kind="review")
             return await reviews.ask(tx, question, self.clock.now())
 
         row = await self.database.run(ask)
         try:
             while row.state == "open":
-                await self.look()  # shows it, and closes it when its time is up
+                await self._try_to_look()  # shows it, and closes it when its time is up
                 await asyncio.sleep(CONSULT_POLL_SECONDS)
                 row = await self.database.run(partial(reviews.lock, review=row.id))
-        except TryAgainLater as exc:
-            log.warning("questions.wait", error=str(exc))
         finally:
             if row.state == "open":
-                close = partial(
-                    reviews.decide, review=row.id, asked=row.asked_id, yes=False, by="its call, which ended"
-                )
-                await asyncio.shield(self.database.run(partial(close, now=self.clock.now())))
+                end = partial(reviews.decide, review=row.id, asked=row.asked_id, yes=False, by="its call, which ended")
+                await asyncio.shield(self.database.run(partial(end, now=self.clock.now())))
         return str((row.response or {}).get("comment", "")) if row.state == "approved" else None
 
     async def _pass_unasked(self, tx: Connection, own: Label, caller: Caller, words: Sequence[Words] | None) -> bool:
@@ -130,6 +122,13 @@ class Questions:
             if not any(all(is_own_words(text, each) for each in words) for text in texts):
                 return False
         return await tool_calls.pass_unasked(tx, caller.session, caller.task, caller.ordinal, alone=words is not None)
+
+    async def _try_to_look(self) -> None:
+        """Look, or leave it to the next time."""
+        try:
+            await self.look()
+        except TryAgainLater as exc:
+            log.warning("questions.wait", error=str(exc))
 
     async def look(self) -> datetime | None:
         """Show new questions and close expired ones. Returns when the next one expires."""
@@ -163,20 +162,10 @@ class Questions:
         self, tx: Connection, principal: PrincipalId, act: Act, caller: Caller, *, granted: bool
     ) -> ReviewRow:
         asked, now = await self._person(tx, principal, caller), self.clock.now()
-        question = ReviewQuestion(
-            principal=principal,
-            asked=asked,
-            tool=act.tool,
-            arguments=act.arguments,
-            preview=act.change.preview,
-            label=caller.label if act.change.quoted is None else max(caller.label, act.change.quoted),
-            base=act.change.base,
-            session=caller.session,
-            address=caller.address,
-            task=caller.task,
-            ordinal=caller.ordinal,
-            act=act.kind,
-        )
+        label = max(caller.label, act.change.quoted or Label.OWNER)
+        what = act.tool, act.arguments, act.change.preview, label, act.change.base
+        where = caller.session, caller.address, caller.task, caller.ordinal
+        question = ReviewQuestion(principal, asked, *what, *where, act=act.kind)
         await reviews.hold(tx, asked)
         if stored := await reviews.of_call(tx, caller.task, caller.ordinal):
             return stored

@@ -75,17 +75,9 @@ class McpSource:
         async def save(path: str, data: bytes) -> str:
             return (await workspace.write(path, data, Label.UNTRUSTED)).path
 
-        consult = partial(self.questions.consult, principal)
+        ask = partial(self.questions.consult, principal)
         return McpServers(
-            principal,
-            owner,
-            self.configured,
-            self.database,
-            self.connections,
-            self.credentials,
-            save,
-            self.local,
-            consult,
+            principal, owner, self.configured, self.database, self.connections, self.credentials, save, self.local, ask
         )
 
 

@@ -71,11 +71,10 @@ class Connections:
         await self.drop(whose, flow.endpoint.name)
         return flow.endpoint.name
 
-    async def revoke(self, whose: Hashable, endpoint: McpEndpoint) -> bool:
-        """End a sign-in where it was made, and the connection; returns whether the server took it. Never raises."""
+    async def revoke(self, whose: Hashable, endpoint: McpEndpoint) -> None:
+        """End a sign-in where it was made, if that can be reached, and the connection. Never raises."""
         await self.drop(whose, endpoint.name)
-        revoked: bool = await (await asyncio.to_thread(_load_sdk, "sign_in")).revoke(endpoint, self.rules)
-        return revoked
+        await (await asyncio.to_thread(_load_sdk, "sign_in")).revoke(endpoint, self.rules)
 
     async def drop(self, whose: Hashable, name: str) -> None:
         """Close a connection, if it is open."""
@@ -84,8 +83,7 @@ class Connections:
 
     async def close(self) -> None:
         """Close all connections."""
-        await asyncio.gather(*(each.close() for each in self._open.values()))
-        await asyncio.gather(*(each.close() for each in self._flows.values()))
+        await asyncio.gather(*(each.close() for held in (self._open, self._flows) for each in held.values()))
         self._open.clear()
         self._flows.clear()
 

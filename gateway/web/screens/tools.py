@@ -1,8 +1,8 @@
 """Tools & skills: what the agent can use, with the findings of the scan, to confirm or switch off."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -56,9 +56,8 @@ async def install(site: AtSite, source: Annotated[Text, Form(max_length=MAX_FILE
 @screen.post("/tools/servers/{name}/connect", status_code=204, dependencies=OWNER)
 async def connect(site: AtSite, name: str) -> None:
     """Connect to a server now; its row shows the result."""
-    servers = await _server(site, name)
     with suppress(NetError):
-        await servers.connect(name)
+        await (await _servers(site, name)).connect(name)
 
 
 @screen.post("/tools/servers/{name}/sign-in")
@@ -66,8 +65,7 @@ async def sign_in(request: Request, site: AtSite, name: str, caller: SignedIn) -
     """Begin a sign-in at a server; the answer is the link to it."""
     base, host = site.access.public_url, request.headers["host"]
     own = base.rstrip("/") if base and host in hosts_of(base) else f"http://127.0.0.1:{split_host(host)[1]}"
-    with _refusing():
-        address = await (await _server(site, name)).begin_sign_in(name, caller.account, f"{own}{CALLBACK}")
+    address = await (await _servers(site, name)).begin_sign_in(name, caller.account, f"{own}{CALLBACK}")
     return HTMLResponse(site.pages.piece("mcp_sign_in.html", address=address, at=urlsplit(address).netloc))
 
 
@@ -85,34 +83,26 @@ async def return_from_sign_in(request: Request, site: AtSite) -> Response:
 async def finish_sign_in(request: Request, site: AtSite, caller: SignedIn) -> RedirectResponse:
     """Connect the server, if this is the browser that began it."""
     answer = {name: str(value) for name, value in (await request.form()).items()}
-    servers = _servers(await site.tools.toolbox())
-    assert servers is not None, "the owner's toolbox has them"
-    with _refusing():
-        name = await servers.finish_sign_in(caller.account, answer)
+    name = await (await _servers(site)).finish_sign_in(caller.account, answer)
     return RedirectResponse(f"/tools#server-{name}", 303)
 
 
 @screen.post("/tools/servers/{name}/sign-out", status_code=204, dependencies=OWNER)
 async def sign_out(site: AtSite, name: str) -> None:
     """Revoke and remove the tokens of a server."""
-    with _refusing():
-        await (await _server(site, name)).sign_out(name)
+    await (await _servers(site, name)).sign_out(name)
 
 
-async def _server(site: Site, name: str) -> McpServers:
-    """The servers, of which this is one that is enabled."""
-    servers = _servers(await site.tools.toolbox())
-    if servers is None or name not in servers.servers:
-        raise Refused(404, "not_found", f"There is no MCP server {name[:80]!r} that is enabled.")
+async def _servers(site: Site, *names: str) -> McpServers:
+    """The owner's servers; refuses a name that is none of an enabled one."""
+    servers = _servers_in(await site.tools.toolbox())
+    if unknown := [name for name in names if name not in servers.servers]:
+        raise Refused(404, "not_found", f"There is no MCP server {unknown[0][:80]!r} that is enabled.")
     return servers
 
 
-@contextmanager
-def _refusing() -> Iterator[None]:
-    try:
-        yield
-    except NetError as error:
-        raise Refused(400, error.code, str(error)) from error
+def _servers_in(toolbox: Toolbox) -> McpServers:
+    return next(source for source in toolbox.sources if isinstance(source, McpServers))
 
 
 @screen.get("/tools/mcp/{name}/details", dependencies=OWNER)
@@ -141,10 +131,7 @@ async def disable_tool(site: AtSite, name: str) -> None:
 async def fetch(site: AtSite, name: str) -> None:
     """Fetch the OpenAPI document that a tool file names; it waits for the owner's confirmation, too."""
     await _find_skill(site, "files", name)
-    try:
-        await site.tools.tool_files.complete(name)
-    except NetError as error:
-        raise Refused(400, "not_fetched", str(error)) from error
+    await site.tools.tool_files.complete(name)
 
 
 @screen.get("/tools/{kind}/{name}/details", dependencies=OWNER)
@@ -199,15 +186,11 @@ def _document(kind: Kind, files: Mapping[str, bytes]) -> str | None:
     return None
 
 
-def _servers(toolbox: Toolbox) -> McpServers | None:
-    return next((source for source in toolbox.sources if isinstance(source, McpServers)), None)
-
-
 async def _pieces(site: Site) -> Mapping[str, str]:
     toolbox = await site.tools.toolbox()
     parts = [
         *_library_pieces(site, "skills", await site.tools.skills.list_all()),
-        *await _server_pieces(site, _servers(toolbox)),
+        *await _server_pieces(site, _servers_in(toolbox)),
         *_library_pieces(site, "files", await site.tools.tool_files.library.list_all()),
     ]
     on, off = [spec.name for spec in toolbox.specs], site.tools.switched_off()
@@ -229,22 +212,17 @@ def _missing(site: Site, each: ListedSkill) -> str:
     return missing_credential(tool, secrets.finder(secrets.owner)) if isinstance(tool, ToolFile) else ""
 
 
-async def _server_pieces(site: Site, servers: McpServers | None) -> list[tuple[str, str]]:
+async def _server_pieces(site: Site, servers: McpServers) -> Sequence[tuple[str, str]]:
     """The servers, each with its tools; tools of servers that are gone are not shown."""
-    every = servers.config() if servers else {}
-    parts: list[tuple[str, str]] = [
-        ("servers-heading", site.pages.piece("tools_heading.html", kind="servers", empty=not every))
-    ]
-    if servers is None or not every:
-        return parts
-    pinned = await site.database.read(pinned_tools.read)
+    every = servers.config()
+    parts = [("servers-heading", site.pages.piece("tools_heading.html", kind="servers", empty=not every))]
+    pinned = await site.database.read(pinned_tools.read) if every else []
     for name, server in sorted(every.items()):
         tools = [tool for tool in pinned if tool.definition.server == name]
         state, problem = servers.state(name)
         at = public_url(server.url) if server.url else server.command or "no url"
-        shown = {"name": name, "at": at, "state": state, "problem": problem, "tools": len(tools)}
-        shown["signed_in"] = servers.is_signed_in(name)
-        parts.append((f"server-{name}", site.pages.piece("mcp_server.html", **shown)))
+        about = {"name": name, "at": at, "tools": len(tools), "signed_in": servers.is_signed_in(name)}
+        parts.append((f"server-{name}", site.pages.piece("mcp_server.html", state=state, problem=problem, **about)))
         parts += [(f"tool-{tool.name}", site.pages.piece("mcp_tool.html", tool=tool)) for tool in tools]
     return parts
 
