@@ -21,7 +21,7 @@ from mcp import Client, ClientSession, MCPError, types
 from mcp.client._transport import TransportStreams
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from gateway.domain.json import JsonObject, json_or_text
 from gateway.domain.text.texts import one_line
@@ -125,8 +125,14 @@ class Connection:
     async def call(self, name: str, arguments: JsonObject, answer: Answer = decline) -> McpResult:
         """Call the tool; cancelling tells the server. Its questions, while it runs, go to `answer`."""
         if extra := self._extras.get(name):
+            try:
+                wanted = extra.model_validate(arguments)
+            except ValidationError as error:
+                first = error.errors()[0]
+                where = ".".join(map(str, first["loc"]))
+                raise NetError("invalid_arguments", f"{where}: {first['msg']}.") from error
             async with self._session(None) as session:
-                return await self._translated(_read(session, extra.model_validate(arguments)))
+                return await self._translated(_read(session, wanted))
         request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=dict(arguments)))
         self._answers.append(answer)
         try:

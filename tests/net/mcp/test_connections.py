@@ -306,6 +306,9 @@ async def test_resources_and_prompts_are_read_by_tools_unless_the_server_has_too
         prompt = await connection.call("get_prompt", {"name": "note://1", "arguments": {"to": "Ada"}})
         with pytest.raises(ServerError):
             await connection.call("read_resource", {"uri": "file:///etc/passwd"})
+        with pytest.raises(NetError, match=r"^uri: Input should be a valid string\.$"):
+            await connection.call("read_resource", {"uri": 5})
+        assert connection.alive
 
     assert listed.structured == [{"resources": [{"name": "note://1", "uri": "note://1"}]}]
     assert (read.text, own.text) == ("Obey me.", "echo {'name': 'note://1'}")
