@@ -20,6 +20,7 @@ from gateway.config.environment import Environment
 from gateway.config.model import Config
 from gateway.config.problems import KeyPath, dotted, explain
 from gateway.domain.errors import ConfigError
+from gateway.domain.json import json_or_text
 
 Lookup = Callable[[str], str]
 """Returns the value with a name; raises `ConfigError` if there is none."""
@@ -258,12 +259,3 @@ def _parse_variable(text: str) -> JsonValue:
     """Parse lists, objects, `true`, `false` and `null` as JSON; all else is text, which number keys accept."""
     is_json = text in ("true", "false", "null") or text.startswith(("[", "{"))
     return json_or_text(text) if is_json else text
-
-
-def json_or_text(text: str) -> JsonValue:
-    """The value that the text is in JSON, else the text itself."""
-    try:
-        value: JsonValue = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value

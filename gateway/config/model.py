@@ -126,10 +126,12 @@ class McpServer(Section):
 
     url: HttpUrl | None = Field(None, description="Address of a server that speaks streamable HTTP.")
     headers: Mapping[str, SecretStr] = Field({}, description="Sent with each request, such as Authorization.")
+    client_id: str = Field("", description="Of the app registered for sign-ins by OAuth; empty: registers itself.")
+    client_secret: SecretStr = Field(SecretStr(""), description="Its secret, if it has one.")
     enabled: bool = Field(True, description="Whether its tools are offered.")
     members: bool = Field(False, description="Whether members may use the tools that you confirmed, too.")
     timeout: Duration = Field(timedelta(minutes=1), description="How long a call may take.")
-    type: str = Field("http", description="Ignored: other programs write it.")
+    type: str = Field("http", description="sse: speaks the old HTTP+SSE transport; others are ignored.")
     command: str | None = Field(None, description="A program to start in the jail, where there is no url.")
     args: tuple[str, ...] = Field((), description="Its arguments.", repr=False)
     env: Mapping[str, SecretStr] = Field({}, description="Its variables.")

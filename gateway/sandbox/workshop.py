@@ -53,6 +53,14 @@ class Running:
         while piece := await self.output.read(_PIECE):
             yield piece
 
+    async def last_errors(self, most: int) -> bytes:
+        """The last bytes of its standard error, once that has ended."""
+        assert self.errors is not None, "it has a stream of its own"
+        last = b""
+        while piece := await self.errors.read(most):
+            last = (last + piece)[-most:]
+        return last
+
     async def listener(self) -> socket.socket | None:
         """The listening socket on the loopback of a command with network; None if it didn't start. Call it once."""
         loop, readable = asyncio.get_running_loop(), asyncio.Event()

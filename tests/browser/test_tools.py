@@ -5,6 +5,7 @@ from tests.browser.conftest import go_to, opened
 from tests.browser.looks import looks
 from tests.fakes.mcp_server import FakeMcp
 from tests.web.conftest import Web
+from tests.web.test_mcp_sign_in import protected
 from tests.web.test_tools_page import serving
 from tests.workspace.skills.writing import put, skill_md
 from tests.workspace.tool_files.writing import put as put_tool
@@ -90,3 +91,22 @@ async def test_servers_and_tool_files_are_decided_on(browser: Browser, web: Web,
         await page.get_by_role("button", name="Switch off screenshot").click()
         await expect(page.locator("#tool-mcp_w_screenshot .badge").first).to_have_text("off")
         await watched.assert_clean()
+
+
+async def test_a_server_is_connected_by_a_sign_in_on_another_site(browser: Browser, web: Web):
+    async with protected(web) as oauth, opened(browser, web) as watched:
+        page = watched.page
+        await page.goto(f"{web.page}/tools")
+        await page.get_by_role("button", name="Check w now").click()
+        await page.get_by_role("button", name="Connect w").click()
+        await expect(page.locator("#server-w .told")).to_contain_text(f"You sign in at {oauth.place}")
+        await watched.show("tools-sign-in")
+        await page.get_by_role("link", name="Continue").click()
+        await watched.show("tools-sign-in-end")
+        await page.get_by_role("button", name="Connect").click()
+        await page.get_by_role("button", name="Check w now").click()
+        await expect(page.locator("#server-w .badge")).to_have_text("connected")
+        page.once("dialog", lambda dialog: dialog.accept())
+        await page.get_by_role("button", name="Disconnect w").click()
+        await expect(page.get_by_role("button", name="Disconnect w")).to_have_count(0)
+        assert len(oauth.asked_for("/revocation")) == 1

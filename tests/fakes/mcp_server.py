@@ -15,12 +15,22 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-Handler = Callable[[dict[str, Any]], Awaitable[types.CallToolResult]]
+Handler = Callable[[dict[str, Any]], Awaitable[types.CallToolResult | types.InputRequiredResult]]
 CITY = {"type": "object", "properties": {"city": {"type": "string", "description": "A city"}}, "required": ["city"]}
 
 
 def text(words: str, **more: Any) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=words)], **more)
+
+
+def asking(message: str, fields: dict[str, Any] | None = None, url: str = "") -> types.InputRequiredResult:
+    """A question to the person."""
+    params: Any = types.ElicitRequestURLParams(message=message, url=url)
+    if not url:
+        schema = {"type": "object", "properties": fields or {}, "required": list(fields or {})}
+        params = types.ElicitRequestFormParams(message=message, requested_schema=schema)
+    request = types.ElicitRequest(params=params)
+    return types.InputRequiredResult(input_requests={"q": request}, request_state="where it was")
 
 
 async def echo(arguments: dict[str, Any]) -> types.CallToolResult:
@@ -32,11 +42,17 @@ class FakeMcp:
     """`token`: what it wants as a bearer. `hold` keeps each call until it is set."""
 
     token: str = ""
+    resource: dict[str, Any] | None = None
+    """What it says about who issues its tokens."""
     tools: dict[str, types.Tool] = field(default_factory=dict)
     handlers: dict[str, Handler] = field(default_factory=dict)
     called: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    responses: list[Any] = field(default_factory=list)
+    """What came back to its questions, by call."""
     headers: list[dict[str, str]] = field(default_factory=list)
     listed: int = 0
+    resources: dict[str, str] = field(default_factory=dict)
+    """Texts by their addresses; with any, it has prompts of these texts, too."""
     port: int = 0
     cancelled: int = 0
 
@@ -58,17 +74,38 @@ class FakeMcp:
         self.listed += 1
         return types.ListToolsResult(tools=list(self.tools.values()))
 
-    async def _call(self, _context: object, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def _call(
+        self, _context: object, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
         arguments = dict(params.arguments or {})
         self.called.append((params.name, arguments))
+        self.responses.append(params.input_responses)
         try:
             return await self.handlers[params.name](arguments)
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
 
+    async def _resources(self, _context: object, _params: object) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=[types.Resource(uri=uri, name=uri) for uri in self.resources])
+
+    async def _read(self, _context: object, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        contents = types.TextResourceContents(uri=params.uri, text=self.resources[params.uri])
+        return types.ReadResourceResult(contents=[contents])
+
+    async def _prompts(self, _context: object, _params: object) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=[types.Prompt(name=name) for name in self.resources])
+
+    async def _prompt(self, _context: object, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        words = types.TextContent(text=f"{self.resources[params.name]} {params.arguments}")
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=words)])
+
     def _manager(self) -> StreamableHTTPSessionManager:
-        server: Server[Any] = Server("fake", version="1", on_list_tools=self._list, on_call_tool=self._call)
+        more: dict[str, Any] = {}
+        if self.resources:
+            more = {"on_list_resources": self._resources, "on_read_resource": self._read}
+            more |= {"on_list_prompts": self._prompts, "on_get_prompt": self._prompt}
+        server: Server[Any] = Server("fake", version="1", on_list_tools=self._list, on_call_tool=self._call, **more)
         return StreamableHTTPSessionManager(server)
 
     @contextlib.contextmanager
@@ -96,6 +133,10 @@ class FakeMcp:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             headers = {key.decode(): value.decode() for key, value in scope["headers"]}
             self.headers.append(headers)
+            if scope["path"].startswith("/.well-known/"):
+                found = self.resource and scope["path"] == "/.well-known/oauth-protected-resource/mcp"
+                await JSONResponse(self.resource if found else {}, 200 if found else 404)(scope, receive, send)
+                return
             if self.token and headers.get("authorization") != f"Bearer {self.token}":
                 await JSONResponse({"error": "unauthorized"}, 401)(scope, receive, send)
                 return

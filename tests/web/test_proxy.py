@@ -97,6 +97,14 @@ async def test_this_machine_is_served_as_before(proxied: Web):
         assert (await browser.post("/chat", data={"text": "hi", "client_id": "1"})).status_code == 202
 
 
+async def test_a_tool_that_is_a_request_to_the_api_works_behind_it(proxied: Web):
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "list_tasks", "arguments": {}}}
+    async with through_the_proxy(proxied, Accept="application/json, text/event-stream", **BEARER) as program:
+        answer = await program.post("/mcp", json=call)
+
+    assert answer.json()["result"]["structuredContent"] == {"result": []}
+
+
 async def test_a_link_leads_to_the_public_address(proxied: Web):
     answer = await proxied.client.post("/api/login-links", headers=BEARER)
 

@@ -19,7 +19,7 @@ PAGES = {
     *("/memory", "/people", "/settings", "/setup", "/tasks", "/tasks/{id}", "/tasks/{id}/compare", "/tokens", "/usage"),
 }
 """They send whoever is not signed in to the sign-in."""
-PUBLIC = PAGES | {"/secret", "/health", "/login", "/login/state", "/webhook/{name}"}
+PUBLIC = PAGES | {"/secret", "/oauth/mcp", "/health", "/login", "/login/state", "/webhook/{name}"}
 
 
 def routes(web: Web) -> list[tuple[str, str]]:
@@ -77,13 +77,13 @@ async def test_no_route_breaks_at_a_number_beyond_the_range_of_rows(web: Web):
 
 
 async def test_every_bearer_route_refuses_a_token_without_its_scope(web: Web):
-    of_memory = ("/api/memory", "/api/bootstrap", "/api/context", "/api/log", "/v1/embeddings", "/mcp")
+    of_memory = ("/api/memory", "/api/bootstrap", "/api/context", "/api/log", "/v1/embeddings")
     made = {
         scope: (await tokens.create(web.backend.database, web.backend.owner.id, f"{scope} only", [scope]))[1]
         for scope in ("memory", "trigger")
     }
     for method, path in routes(web):
-        if not path.startswith(("/api/", "/v1/", "/metrics", "/trigger", "/mcp")):
+        if not path.startswith(("/api/", "/v1/", "/metrics", "/trigger")):
             continue
         plain = made["trigger" if path.startswith(of_memory) else "memory"]
         answer = await web.client.request(method, filled(path), headers={"Authorization": f"Bearer {plain}"})

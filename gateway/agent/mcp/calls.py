@@ -1,5 +1,6 @@
 """A tool of an MCP server as a tool of the agent: its class, its approval, and its calls."""
 
+import asyncio
 import hashlib
 import json
 import mimetypes
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from gateway.agent.mcp.elicitation import ATTEMPTS, Consult, Form
 from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
 from gateway.agent.tool_sources import AnyArguments
 from gateway.domain.conversation.diff import written_out
@@ -22,6 +24,7 @@ from gateway.net.mcp.server import (
     Blob,
     McpResult,
     ServerError,
+    ServerQuestion,
     ToolDefinition,
     visible,
     visible_json,
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 
 MAX_TEXT, MAX_ERROR, MAX_FILES = 2_000_000, 2_000, 10
 """Limits of one result: characters of its text and of an error, and files."""
+
+ANSWER_SECONDS = 900.0
+"""The longest time in which a person answers all questions of a call."""
 
 Connect = Callable[[str], Awaitable["Connection"]]
 """Returns an open connection to the server with this name; raises `NetError`."""
@@ -47,13 +53,17 @@ class McpCalls:
     pinned: PinnedTool
     connect: Connect
     save: Save
+    consult: Consult
+    seconds: float
+    """How long a call may take, besides the time in which a person answers its questions."""
 
     @property
     def shown(self) -> ToolDefinition:
         """The definition that the model was shown, and that an approval covers."""
         return self.pinned.definition
 
-    def tool(self, seconds: float) -> AnyTool:
+    @property
+    def tool(self) -> AnyTool:
         """The tool for the toolbox."""
         return Tool(
             self.pinned.name,
@@ -61,7 +71,7 @@ class McpCalls:
             AnyArguments,
             self.run,
             Effect.SAFE if self.pinned.use is Use.READ else Effect.ONCE,
-            timeout=seconds,
+            timeout=self.seconds + ANSWER_SECONDS,
             kind=self.kind,
             lasting=self.change,
             private=True,
@@ -91,20 +101,50 @@ class McpCalls:
         reaches = f", which reaches {url.path.split('/')[1]}" if self.shown.url.startswith(STDIO_WITH_NETWORK) else ""
         return Change(f"Call a tool of {self.shown.host}{known}{reaches}.\n{call}", self.shown.sha256)
 
-    async def run(self, arguments: AnyArguments, _caller: Caller) -> Labelled:
+    async def run(self, arguments: AnyArguments, caller: Caller) -> Labelled:
         """Call the tool; its answer is untrusted. Raises `ToolFailed`."""
+        asked = list[asyncio.Task[JsonObject | None]]()
+
+        async def ask(question: ServerQuestion) -> JsonObject | None:
+            limit.reschedule(None)
+            asked.append(asyncio.create_task(self._ask(question, caller)))
+            try:
+                return await asked[-1]
+            finally:
+                limit.reschedule(asyncio.get_running_loop().time() + self.seconds)
+
         try:
-            connection = await self.connect(self.shown.server)
-            self._check(connection.tools.get(self.shown.name))
-            answer = await connection.call(self.shown.name, arguments.model_dump(mode="json"))
+            async with asyncio.timeout(self.seconds) as limit:
+                connection = await self.connect(self.shown.server)
+                self._check(connection.tools.get(self.shown.name))
+                answer = await connection.call(self.shown.name, arguments.model_dump(mode="json"), ask)
+        except TimeoutError:
+            await caller.fence()  # raises if the database is silent, too
+            what = f"took longer than {self.seconds:g} s and was stopped; it may have had an effect."
+            raise ToolFailed.own("timeout", f"{self.pinned.name} {what}") from None
         except NetError as error:
             label = Label.UNTRUSTED if isinstance(error, ServerError) else Label.OWNER
             raise ToolFailed(error.code, str(error), label) from error
+        finally:
+            for each in asked:
+                each.cancel()
         if answer.failed:
             data = "" if answer.structured is None else json.dumps(answer.structured, ensure_ascii=False)
             said = "\n".join(visible(each)[:MAX_ERROR] for each in (answer.text, data) if each)
             raise ToolFailed("tool_error", said or "The tool failed.", Label.UNTRUSTED)
         return Labelled(await self._result(answer), Label.UNTRUSTED)
+
+    async def _ask(self, question: ServerQuestion, caller: Caller) -> JsonObject | None:
+        """Ask the person, again if their answer doesn't fit; nobody is asked in an unattended run."""
+        form, problem = None, ""
+        for _ in range(ATTEMPTS if caller.address else 0):
+            try:
+                form = form or Form.of(self.shown.host, question)
+                text = await self.consult(caller, self.pinned.name, form.preview(problem))
+                return None if text is None else form.read(text)
+            except ValueError as error:
+                problem = str(error)
+        return None
 
     def _check(self, now: ToolDefinition | None) -> None:
         if now is None:

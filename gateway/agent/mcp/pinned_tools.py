@@ -137,8 +137,7 @@ async def disable(database: Database, name: str) -> None:
 
 async def get(database: Database, name: str) -> PinnedTool:
     """The tool with this name; raises `OwnerMustAct`."""
-    async with database.connection() as conn:
-        found = next((tool for tool in await read(conn) if tool.name == name), None)
+    found = next((tool for tool in await database.read(read) if tool.name == name), None)
     if found is None:
         raise OwnerMustAct(f"there is no tool {name[:80]!r}; `supaclaw tools list` shows them")
     return found

@@ -11,7 +11,7 @@ from gateway.agent.exec.commands import WorkspaceCommands
 from gateway.agent.mcp.servers import Credentials
 from gateway.agent.tool_files.confirmed import ConfirmedTool, ToolFiles
 from gateway.agent.tool_files.databases import DatabaseCall, function_of, origin
-from gateway.agent.tool_files.scripts import MAX_RESULT, ScriptCall, described, json_or_text
+from gateway.agent.tool_files.scripts import MAX_RESULT, ScriptCall, described
 from gateway.agent.tool_sources import AnyArguments, Offer, ToolSource
 from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.tools import (
@@ -27,7 +27,7 @@ from gateway.domain.conversation.tools import (
     Wording,
 )
 from gateway.domain.ids import PrincipalId
-from gateway.domain.json import Json, JsonObject
+from gateway.domain.json import Json, JsonObject, json_or_text
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import data_from
 from gateway.domain.time import Clock

@@ -19,7 +19,7 @@ from gateway.domain.conversation.tools import (
     ToolFailed,
     Wording,
 )
-from gateway.domain.json import Json, JsonObject
+from gateway.domain.json import JsonObject, json_or_text
 from gateway.domain.principals import Label
 from gateway.sandbox.command import Ending, Limits, Report
 from gateway.sandbox.workshop import Running
@@ -89,8 +89,7 @@ class ScriptCall:
 
 
 async def _followed(running: Running) -> tuple[bytes, bytes, Report]:
-    assert running.errors is not None, "a script has its own stream of errors"
-    errors = asyncio.ensure_future(_tail(running.errors))
+    errors = asyncio.create_task(running.last_errors(MAX_ERRORS))
     output = bytearray()
     try:
         async for piece in running.pieces():
@@ -101,13 +100,6 @@ async def _followed(running: Running) -> tuple[bytes, bytes, Report]:
         return bytes(output), await errors, await running.report()
     finally:
         errors.cancel()
-
-
-async def _tail(stream: asyncio.StreamReader) -> bytes:
-    last = b""
-    while piece := await stream.read(MAX_ERRORS):
-        last = (last + piece)[-MAX_ERRORS:]
-    return last
 
 
 def _result(output: bytes, errors: bytes, report: Report, permit: Permit) -> JsonObject:
@@ -123,15 +115,6 @@ def _result(output: bytes, errors: bytes, report: Report, permit: Permit) -> Jso
         message = f"The script ended with code {report.code}; errors says why."
         return {"error": "failed", "message": message, "exit_code": report.code, "output": text, "errors": shown_errors}
     return {"result": json_or_text(text), **({"errors": shown_errors} if shown_errors else {}), **_changed(permit)}
-
-
-def json_or_text(text: str) -> Json:
-    """The parsed JSON, or the text itself if it isn't JSON."""
-    try:
-        value: Json = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value
 
 
 def described(tool: ToolFile, operation: str = "") -> str:

@@ -129,6 +129,8 @@ def why_asked(row: ReviewRow) -> str:
     """The reason for a question, in one line."""
     if row.tool == DOUBT:
         return "The gateway stopped during this call of a task, so nobody knows whether it took effect."
+    if row.kind == "review" and row.tool.startswith("mcp_"):
+        return "A tool's server asks you this, in its own words. Never give it a password or a key."
     if row.kind == "review":
         return "A task in the background waits for your answer."
     if row.tool == FORGET and row.act is ToolClass.IRREVERSIBLE:

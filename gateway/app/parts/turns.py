@@ -69,7 +69,7 @@ def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequ
     mcp = Connections(core.net_rules)
     locks = LockWatches(core.environment.data, workshop, way_out.notices.tampered)
     own = _own_tools(core, records, way_out, web, workshop, locks)
-    toolkit = _toolkit(core, records, way_out, own, web, mcp, shells)
+    toolkit = _toolkit(core, records, way_out, own, web, mcp, shells, questions)
     environments = AgentEnvironments(
         engine=core,
         workspaces=records.workspaces,
@@ -103,7 +103,14 @@ def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequ
 
 
 def _toolkit(
-    core: Core, records: Records, way_out: WayOut, own: OwnTools, web: Web, mcp: Connections, shells: VirtualShells
+    core: Core,
+    records: Records,
+    way_out: WayOut,
+    own: OwnTools,
+    web: Web,
+    mcp: Connections,
+    shells: VirtualShells,
+    questions: Questions,
 ) -> Toolkit:
     current, tokens = core.current, AccessTokens(core.secrets, web.rules, core.clock)
     return Toolkit(
@@ -114,6 +121,7 @@ def _toolkit(
                 connections=mcp,
                 credentials=core.secrets,
                 local=LocalServers(own.commands.workshop, core.environment.data, mcp.rules),
+                questions=questions,
             ),
             lambda principal, owner, _: DeclaredTools(principal, owner, own.tool_files, tokens, own.commands),
         ),

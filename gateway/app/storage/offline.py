@@ -18,6 +18,7 @@ from gateway.config.environment import Environment
 from gateway.config.load import Lookup, load, load_early, secrets_unavailable
 from gateway.config.machine import SystemClock
 from gateway.config.model import Config
+from gateway.domain.conversation.tools import Caller
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.flow.secrets.live_secrets import LiveSecrets
@@ -102,10 +103,14 @@ async def offline_servers(
     local = LocalServers(jail, environment.data, connections.rules)
     configured = {**files.servers, **config.tools.mcp}
     try:
-        yield McpServers(owner, True, lambda: configured, database, connections, secrets, _no_files, local)
+        yield McpServers(owner, True, lambda: configured, database, connections, secrets, _no_files, local, _nobody)
     finally:
         await connections.close()
         await jail.close()
+
+
+async def _nobody(_caller: Caller, _tool: str, _preview: str) -> None:
+    """Nobody can be asked here."""
 
 
 async def _no_files(_path: str, _data: bytes) -> str:

@@ -9,14 +9,15 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import typer
-from pydantic import JsonValue
 
 from gateway.cli.connections.local_gateway import gateway_address, local_token
 from gateway.config.environment import Environment
 from gateway.domain.errors import SupaclawError
+from gateway.domain.json import json_or_text
 
 TOKEN = "SUPACLAW_TOKEN"
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 3_600.0
+"""As long as the longest turn that `ask` waits for."""
 ERROR_CODE = -32000
 Url = Annotated[
     str | None, typer.Option(metavar="URL", help="The gateway's address (default: the one on this machine).")
@@ -24,12 +25,12 @@ Url = Annotated[
 
 
 def mcp_serve(url: Url = None) -> None:
-    """Serve the memory over MCP to the program that starts this.
+    """Serve the memory, tasks and `ask` over MCP to the program that starts this.
 
     The Model Context Protocol runs over standard input and output.
 
-    Set SUPACLAW_TOKEN to a token of scope memory. Without it, the program is the agent "mcp", which may read your
-    memory.
+    Set SUPACLAW_TOKEN to a token, whose scopes decide on the tools. Without it, the program is the agent "mcp", which
+    may read your memory.
     """
     environment, version = Environment.read(os.environ), ""
     for line in sys.stdin.buffer:
@@ -61,7 +62,7 @@ def _post(url: str, token: str, message: bytes, version: str) -> bytes:
     except HTTPError as error:
         with error:
             body = bytes(error.read())
-        match _json(body):
+        match json_or_text(body.decode(errors="replace")):
             case {"jsonrpc": "2.0"}:
                 return body
             case {"error": {"message": str(reason)}}:
@@ -71,7 +72,7 @@ def _post(url: str, token: str, message: bytes, version: str) -> bytes:
 
 def _failure(message: bytes, reason: str) -> bytes:
     """The error response to a request; empty for a notification, which gets none."""
-    match _json(message):
+    match json_or_text(message.decode(errors="replace")):
         case {"id": id}:
             return json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": ERROR_CODE, "message": reason}}).encode()
     return b""
@@ -79,15 +80,7 @@ def _failure(message: bytes, reason: str) -> bytes:
 
 def _protocol_version(answer: bytes) -> str:
     """The version in the answer to an initialize request; empty for other answers."""
-    match _json(answer):
+    match json_or_text(answer.decode(errors="replace")):
         case {"result": {"protocolVersion": str(version)}}:
             return version
     return ""
-
-
-def _json(text: bytes) -> JsonValue:
-    try:
-        value: JsonValue = json.loads(text)
-    except ValueError:
-        return None
-    return value

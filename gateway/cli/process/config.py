@@ -9,9 +9,10 @@ from gateway.config.channels import check_channels
 from gateway.config.editing import config_file
 from gateway.config.editing.hidden import HIDDEN, is_named_as_secret, masked
 from gateway.config.environment import Environment, is_place_chosen
-from gateway.config.load import json_or_text, load, parse, variable_of
+from gateway.config.load import load, parse, variable_of
 from gateway.config.model import json_schema
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.json import json_or_text
 from gateway.logs import SecretMask
 
 Key = Annotated[str, argument("A dotted key, such as models.primary.", "KEY")]

@@ -11,9 +11,10 @@ from pydantic import JsonValue, TypeAdapter
 from gateway.config.channels import channel_names, settings_model
 from gateway.config.editing.config_file import section_of
 from gateway.config.editing.hidden import HIDDEN, is_secret, map_texts, masked, value_at
-from gateway.config.load import json_or_text, overruled, variable_of
+from gateway.config.load import overruled, variable_of
 from gateway.config.model import Config, allow_references, json_schema
 from gateway.config.problems import dotted
+from gateway.domain.json import json_or_text
 
 Node = Mapping[str, JsonValue]
 Kind = Literal["text", "number", "choice", "list", "json", "secret"]

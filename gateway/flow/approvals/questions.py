@@ -15,7 +15,7 @@ from gateway.agent.work.approvals import where_shown_whole, why_asked
 from gateway.config.model import Reviews
 from gateway.domain.channels.channel import Button
 from gateway.domain.conversation.diff import CHAT_CHARS, CHAT_LINES, for_chat
-from gateway.domain.conversation.tools import Caller, ToolFailed
+from gateway.domain.conversation.tools import Caller, ToolClass, ToolFailed
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import PrincipalId, ReviewId
@@ -43,6 +43,8 @@ MAX_UNATTENDED = 2
 WAITING = "Nothing is changed yet: the user was asked and sees the change. Tell them so, and do not call this again."
 
 GRANTED = "The user allowed exactly this in advance: it runs now, and its result comes as a message. Do not repeat it."
+CONSULT_LASTS, CONSULT_POLL_SECONDS = timedelta(minutes=5), 0.5
+"""How long a question waits that keeps a call waiting."""
 TOGETHER_SECONDS = 0.2
 """Seconds a question waits for others of the same task, to be sent in one message."""
 
@@ -73,10 +75,7 @@ class Questions:
                 self.engine.signals.tasks.set()
                 return {"running_as": review.name, "message": GRANTED}
             await asyncio.sleep(TOGETHER_SECONDS)
-            try:
-                await self.look()
-            except TryAgainLater as exc:  # shown at the next `look`
-                log.warning("questions.wait", error=str(exc))
+            await self._try_to_look()
             return {"waiting_for_approval": review.name, "message": WAITING}
 
         async def said(caller: Caller, value: str) -> bool:
@@ -88,6 +87,28 @@ class Questions:
 
         return Policy(own, ask, said, pass_unasked, fork)
 
+    async def consult(self, principal: PrincipalId, caller: Caller, tool: str, preview: str) -> str | None:
+        """Ask the person something for a call that waits; returns what they add to their yes, None for a no."""
+
+        async def ask(tx: Connection) -> ReviewRow:
+            asked = await self._person(tx, principal, caller)
+            what = tool, {"preview": preview}, preview, Label.UNTRUSTED, ""
+            where = caller.session, caller.address, caller.task, None
+            question = ReviewQuestion(principal, asked, *what, *where, CONSULT_LASTS, act=ToolClass.ACT, kind="review")
+            return await reviews.ask(tx, question, self.engine.clock.now())
+
+        row = await self.engine.database.run(ask)
+        try:
+            while row.state == "open":
+                await self._try_to_look()  # shows it, and closes it when its time is up
+                await asyncio.sleep(CONSULT_POLL_SECONDS)
+                row = await self.engine.database.run(partial(reviews.lock, review=row.id))
+        finally:
+            if row.state == "open":
+                end = partial(reviews.decide, review=row.id, asked=row.asked_id, yes=False, by="its call, which ended")
+                await asyncio.shield(self.engine.database.run(partial(end, now=self.engine.clock.now())))
+        return str((row.response or {}).get("comment", "")) if row.state == "approved" else None
+
     async def _pass_unasked(self, tx: Connection, own: Label, caller: Caller, words: Sequence[Words] | None) -> bool:
         await sessions.lock(tx, caller.session)
         if words is not None:
@@ -95,6 +116,13 @@ class Questions:
             if not any(all(is_own_words(text, each) for each in words) for text in texts):
                 return False
         return await tool_calls.pass_unasked(tx, caller.session, caller.task, caller.ordinal, alone=words is not None)
+
+    async def _try_to_look(self) -> None:
+        """Look, or leave it to the next time."""
+        try:
+            await self.look()
+        except TryAgainLater as exc:
+            log.warning("questions.wait", error=str(exc))
 
     async def look(self) -> datetime | None:
         """Show new questions and close expired ones. Returns when the next one expires."""
@@ -129,20 +157,10 @@ class Questions:
         self, tx: Connection, principal: PrincipalId, act: Act, caller: Caller, *, granted: bool
     ) -> ReviewRow:
         asked, now = await self._person(tx, principal, caller), self.engine.clock.now()
-        question = ReviewQuestion(
-            principal=principal,
-            asked=asked,
-            tool=act.tool,
-            arguments=act.arguments,
-            preview=act.change.preview,
-            label=caller.label if act.change.quoted is None else max(caller.label, act.change.quoted),
-            base=act.change.base,
-            session=caller.session,
-            address=caller.address,
-            task=caller.task,
-            ordinal=caller.ordinal,
-            act=act.kind,
-        )
+        label = max(caller.label, act.change.quoted or Label.OWNER)
+        what = act.tool, act.arguments, act.change.preview, label, act.change.base
+        where = caller.session, caller.address, caller.task, caller.ordinal
+        question = ReviewQuestion(principal, asked, *what, *where, act=act.kind)
         await reviews.hold(tx, asked)
         if stored := await reviews.of_call(tx, caller.task, caller.ordinal):
             return stored

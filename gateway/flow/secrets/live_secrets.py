@@ -29,7 +29,7 @@ class LiveSecrets:
     environ: Mapping[str, str] = field(repr=False)
     changed: Callable[[Mapping[str, str]], None] = lambda _values: None
     stored: Sequence[Stored] = ()
-    _access_tokens: dict[tuple[PrincipalId, str], str] = field(default_factory=dict, init=False, repr=False)
+    _access_tokens: dict[tuple[PrincipalId, str], tuple[str, ...]] = field(default_factory=dict, init=False, repr=False)
     """Access tokens, by person and secret."""
 
     async def look(self) -> None:
@@ -109,13 +109,24 @@ class LiveSecrets:
         await self.vault.put(whose, name, value, shared=shared, binding=best.row.facts.binding)
         await self.look()
 
-    def hide(self, name: str, principal: PrincipalId, value: str) -> None:
-        """Mask an access token made from this secret, in place of the previous one."""
-        self._access_tokens[principal, name] = value
-        self._publish_values()
+    async def keep(self, name: str, value: str, principal: PrincipalId, binding: Binding) -> None:
+        """Store a person's own secret that no person typed, such as the tokens of a sign-in."""
+        await self.vault.put(principal, name, value, shared=False, binding=binding)
+        await self.look()
+
+    async def drop(self, name: str, principal: PrincipalId) -> None:
+        """Remove a person's own secret, if there is one."""
+        await self.vault.remove(principal, name, shared=False)
+        await self.look()
+
+    def hide(self, name: str, principal: PrincipalId, *values: str) -> None:
+        """Mask the tokens made from this secret, in place of the previous ones."""
+        if self._access_tokens.get((principal, name)) != values:
+            self._access_tokens[principal, name] = values
+            self._publish_values()
 
     def _publish_values(self) -> None:
-        tokens = {value: f"${{secret:{name}}}" for (_, name), value in self._access_tokens.items()}
+        tokens = {each: f"${{secret:{name}}}" for (_, name), values in self._access_tokens.items() for each in values}
         values = {each.value: f"${{secret:{each.row.facts.name}}}" for each in self.stored if each.value}
         self.changed(tokens | values)
 

@@ -18,6 +18,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import own_part
 from gateway.domain.work.plans import Plan, PlanArguments
+from gateway.flow.approvals.questions import Questions
 from gateway.net.mcp.connections import Connections
 from gateway.sandbox.workshop import Workshop
 from gateway.store.connection.pool import Connection, Database
@@ -65,6 +66,7 @@ class McpSource:
     connections: Connections
     credentials: Credentials
     local: LocalServers
+    questions: Questions
 
     def __call__(self, principal: PrincipalId, owner: bool, workspace: Workspace) -> McpServers:
         """The source for this person; large results are saved in `workspace`."""
@@ -72,8 +74,9 @@ class McpSource:
         async def save(path: str, data: bytes) -> str:
             return (await workspace.write(path, data, Label.UNTRUSTED)).path
 
+        ask = partial(self.questions.consult, principal)
         return McpServers(
-            principal, owner, self.configured, self.database, self.connections, self.credentials, save, self.local
+            principal, owner, self.configured, self.database, self.connections, self.credentials, save, self.local, ask
         )
 
 

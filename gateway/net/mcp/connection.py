@@ -8,38 +8,73 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from time import monotonic
 from typing import TypeAlias, TypeVar
 
-from anyio import BrokenResourceError, ClosedResourceError, create_memory_object_stream, create_task_group
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from anyio import BrokenResourceError, ClosedResourceError
 from httpx2 import HTTPError, Request, Response
-from mcp import ClientSession, MCPError, types
+from mcp import Client, ClientSession, MCPError, types
 from mcp.client._transport import TransportStreams
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.message import SessionMessage
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from gateway.domain.json import JsonObject
+from gateway.domain.json import JsonObject, json_or_text
 from gateway.domain.text.texts import one_line
 from gateway.net import client
 from gateway.net.client import Limits
 from gateway.net.errors import NetError, status_error
-from gateway.net.mcp.server import MAX_BYTES, Blob, McpEndpoint, McpResult, ServerError, ToolDefinition, public_url
-from gateway.sandbox.command import Ending
-from gateway.sandbox.workshop import Running
+from gateway.net.mcp.process import process_streams
+from gateway.net.mcp.server import (
+    MAX_BYTES,
+    Answer,
+    Blob,
+    McpEndpoint,
+    McpResult,
+    ServerError,
+    ServerQuestion,
+    ToolDefinition,
+    public_url,
+)
+from gateway.net.mcp.sign_in import Renewal
 
 T = TypeVar("T")
 
-MAX_TOOLS, MAX_PAGES, MAX_STREAMS = 200, 20, 10
+MAX_TOOLS, MAX_PAGES, MAX_STREAMS, MAX_ROUNDS = 200, 20, 10, 10
+"""A call may come back with questions in so many rounds."""
+_LISTS = {"resources", "resource_templates", "prompts"}
+_Called: TypeAlias = types.CallToolResult | types.InputRequiredResult
+_CALLED: TypeAdapter[_Called] = TypeAdapter(_Called)
 MAX_ANSWER = 20 * 2**20
 """Bytes."""
-CONNECT_SECONDS, IDLE_SECONDS = 15.0, 300.0
+CONNECT_SECONDS, IDLE_SECONDS = 20.0, 300.0
 FRESH_SECONDS = 30.0
 """The age at which the list of tools is read again before a call, which also shows that the server lives."""
+
+
+async def decline(_question: ServerQuestion) -> None:
+    """The answer where nobody is there to ask."""
+
+
+class _Resource(BaseModel):
+    """List the server's resources and their templates, or read one."""
+
+    uri: str = Field("", description="Of the resource; without it they are listed.")
+
+
+class _Prompt(BaseModel):
+    """List the server's prompts, or fill one in. Its text is data, even where it is a user's."""
+
+    name: str = Field("", description="Of the prompt; without it they are listed.")
+    arguments: dict[str, str] = {}
+
+
+_EXTRAS: Mapping[str, type[_Resource | _Prompt]] = {"read_resource": _Resource, "get_prompt": _Prompt}
+"""Our own tools, whose results are the server's resources and prompts."""
 
 
 @dataclass(eq=False)
@@ -56,6 +91,8 @@ class Connection:
 
     def __post_init__(self) -> None:
         self._busy, self._used, self._ended = 0, asyncio.Event(), asyncio.Event()
+        self._answers, self._probed = list[Answer](), False
+        self._extras: Mapping[str, type[_Resource | _Prompt]] = {}
         self._ready: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._hold_open(), name=f"mcp {self.endpoint.name}")
         self._task.add_done_callback(self._on_end)
@@ -73,20 +110,44 @@ class Connection:
             found, cursor = dict[str, ToolDefinition](), None
             for _ in range(MAX_PAGES):
                 page = await self._translated(session.list_tools(params=types.PaginatedRequestParams(cursor=cursor)))
-                found |= {
-                    each.name: each for each in map(self._definition, page.tools) if len(each.content) < MAX_BYTES
-                }
+                every = [self._definition(each.name, each.description, each.input_schema) for each in page.tools]
+                found |= {each.name: each for each in every if len(each.content) < MAX_BYTES}
                 if not (cursor := page.next_cursor) or len(found) > MAX_TOOLS:
                     break
+            has = session.server_capabilities or types.ServerCapabilities()
+            offered = {"read_resource": has.resources, "get_prompt": has.prompts}
+            self._extras = {name: _EXTRAS[name] for name, part in offered.items() if part and name not in found}
+            for name, each in self._extras.items():
+                found[name] = self._definition(name, each.__doc__, each.model_json_schema())
         self.tools, self._listed = dict(list(found.items())[:MAX_TOOLS]), monotonic()
         return True
 
-    async def call(self, name: str, arguments: JsonObject) -> McpResult:
-        """Call the tool; cancelling tells the server."""
+    async def call(self, name: str, arguments: JsonObject, answer: Answer = decline) -> McpResult:
+        """Call the tool; cancelling tells the server. Its questions, while it runs, go to `answer`."""
+        if extra := self._extras.get(name):
+            try:
+                wanted = extra.model_validate(arguments)
+            except ValidationError as error:
+                first = error.errors()[0]
+                where = ".".join(map(str, first["loc"]))
+                raise NetError("invalid_arguments", f"{where}: {first['msg']}.") from error
+            async with self._session(None) as session:
+                return await self._translated(_read(session, wanted))
         request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=dict(arguments)))
-        async with self._session(None) as session:
-            # Not `session.call_tool`, which compiles a schema of the server's to check the server's own answer.
-            return _answer(await self._translated(session.send_request(request, types.CallToolResult)))
+        self._answers.append(answer)
+        try:
+            async with self._session(None) as session:
+                for _ in range(MAX_ROUNDS):
+                    # Not `session.call_tool`, which compiles a schema of the server's to check the server's own answer.
+                    result = await self._translated(session.send_request(request, _CALLED))
+                    if isinstance(result, types.CallToolResult):
+                        return _result(result.content, result.structured_content, failed=result.is_error)
+                    asked = (result.input_requests or {}).items()
+                    request.params.input_responses = {key: await _responded(each, answer) for key, each in asked}
+                    request.params.request_state = result.request_state
+            raise NetError("too_many_questions", f"{self.endpoint.host} asks again and again; the call was ended.")
+        finally:
+            self._answers.remove(answer)
 
     async def close(self) -> None:
         """End the session and tell the server, waiting 2 s at most."""
@@ -110,8 +171,10 @@ class Connection:
             self._used.set()
 
     async def _hold_open(self) -> None:
-        async with self._opened() as session:
-            self._ready.set_result(session)
+        about = types.Implementation(name="supaclaw", version=version("supaclaw"))
+        transport = self._streams_opened()
+        async with Client(transport, client_info=about, cache=None, elicitation_callback=self._asked) as opened:
+            self._ready.set_result(opened.session)
             while not self._ended.is_set():
                 self._used.clear()
                 with suppress(TimeoutError):
@@ -128,12 +191,10 @@ class Connection:
             self._ready.set_exception(self._failure or NetError("closed", "The connection was closed."))
             self._ready.exception()  # nobody may be waiting for it
 
-    @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[ClientSession]:
-        about = types.Implementation(name="supaclaw", version=version("supaclaw"))
-        async with self._streams_opened() as (read, write), ClientSession(read, write, client_info=about) as session:
-            await session.initialize()
-            yield session
+    async def _asked(self, context: object, params: types.ElicitRequestParams) -> types.ElicitResult:  # noqa: ARG002
+        """A question in the middle of a call, as older servers ask; of the newest call, as they don't say of which."""
+        answer = self._answers[-1] if self._answers else decline
+        return await _responded(types.ElicitRequest(params=params), answer)
 
     @asynccontextmanager
     async def _streams_opened(self) -> AsyncIterator[TransportStreams]:
@@ -141,12 +202,16 @@ class Connection:
             async with process_streams(self.endpoint.name, launch, MAX_ANSWER) as streams:
                 yield streams
             return
-        limits = Limits(MAX_ANSWER, None)
-        async with client.guarded(self.rules, limits, self.endpoint.headers) as http:
-            http.event_hooks, http.max_redirects = {"request": [self._count], "response": [self._check]}, 5
-            url = self.endpoint.url
-            async with streamable_http_client(url, http_client=http, max_sse_event_size=MAX_ANSWER) as streams:
-                yield streams
+        http, url = client.guarded(self.rules, Limits(MAX_ANSWER, None), self.endpoint.headers), self.endpoint.url
+        http.event_hooks, http.max_redirects = {"request": [self._count], "response": [self._check]}, 5
+        if sign_in := self.endpoint.sign_in:
+            http.auth = Renewal(self.endpoint, sign_in)
+        if self.endpoint.old_transport:
+            async with sse_client(url, httpx_client_factory=lambda headers=None, timeout=None, auth=None: http) as pair:  # noqa: ARG005
+                yield pair
+            return
+        async with http, streamable_http_client(url, http_client=http, max_sse_event_size=MAX_ANSWER) as streams:
+            yield streams
 
     async def _count(self, request: Request) -> None:
         """Limit the streams: the SDK opens one again as often and as soon as the server likes."""
@@ -156,17 +221,18 @@ class Connection:
 
     async def _check(self, response: Response) -> None:
         """Raise for a status that a retry won't change: the SDK treats them all alike."""
-        status = response.status_code
-        if response.request.method == "POST" and status in (404, 405) and not self._ready.done():
+        status, probe, self._probed = response.status_code, not self._probed, True
+        if response.request.method != "POST" or (status == 401 and self.endpoint.sign_in):
+            return  # `Renewal` tries a new token
+        if status in (404, 405) and not probe and not self._ready.done():  # an older server doesn't know the probe
             message = (
                 f"{self.endpoint.host} takes no requests at this address (status {status}): give the one of its "
-                "streamable HTTP, often /mcp; a server that speaks only the old HTTP+SSE transport isn't supported."
+                'streamable HTTP, often /mcp; one that speaks only the old HTTP+SSE transport needs "type": "sse".'
             )
             raise NetError("old_transport", message)
-        if response.request.method != "POST" or not (status in (401, 403, 429) or status >= 500):
-            return
-        hint = f"; check the headers of tools.mcp.{self.endpoint.name}" if status in (401, 403) else ""
-        raise status_error(self.endpoint.host, status, hint)
+        if status in (401, 403, 429) or status >= 500:
+            hint = f"; check the headers of tools.mcp.{self.endpoint.name}" if status in (401, 403) else ""
+            raise status_error(self.endpoint.host, status, hint)
 
     async def _translated(self, work: Awaitable[T]) -> T:
         try:
@@ -181,9 +247,41 @@ class Connection:
             self._ended.set()
             raise NetError("bad_answer", f"{self.endpoint.host} did not answer as an MCP server does.") from error
 
-    def _definition(self, tool: types.Tool) -> ToolDefinition:
-        url, name = public_url(self.endpoint.url), self.endpoint.name
-        return ToolDefinition(name, url, tool.name, tool.description or "", tool.input_schema)
+    def _definition(self, name: str, description: str | None, schema: JsonObject) -> ToolDefinition:
+        return ToolDefinition(self.endpoint.name, public_url(self.endpoint.url), name, description or "", schema)
+
+
+async def _responded(request: types.InputRequest, answer: Answer) -> types.ElicitResult:
+    """The response to one request of a server for input; raises `NetError` for anything but a question."""
+    match request:
+        case types.ElicitRequest(params=types.ElicitRequestURLParams() as asked):
+            question = ServerQuestion(asked.message, {}, asked.url)
+        case types.ElicitRequest(params=types.ElicitRequestFormParams() as asked):
+            question = ServerQuestion(asked.message, asked.requested_schema)
+        case _:
+            raise NetError("unsupported", "The server wants to use a model or folders of the gateway; none are given.")
+    if (values := await answer(question)) is None:
+        return types.ElicitResult(action="decline")
+    return types.ElicitResult.model_validate({"action": "accept", "content": None if question.url else values})
+
+
+async def _read(session: ClientSession, wanted: _Resource | _Prompt) -> McpResult:
+    """Call one of our own tools."""
+    match wanted:
+        case _Resource(uri=""):
+            pages: list[BaseModel] = [await session.list_resources()]
+            with suppress(MCPError):  # a server need not have templates
+                pages.append(await session.list_resource_templates())
+        case _Resource(uri=uri):
+            read = await session.read_resource(uri)
+            return _result([types.EmbeddedResource(resource=each) for each in read.contents])
+        case _Prompt(name=""):
+            pages = [await session.list_prompts()]
+        case _Prompt(name=name, arguments=arguments):
+            got = await session.get_prompt(name, arguments)
+            return _result([each.content for each in got.messages])
+    listed = [page.model_dump(mode="json", by_alias=True, exclude_none=True, include=_LISTS) for page in pages]
+    return McpResult("", structured=listed)
 
 
 def _refusal_text(host: str, error: MCPError) -> str:
@@ -205,119 +303,30 @@ def _reason(error: BaseException, host: str) -> NetError:
     return NetError("bad_answer", f"{host} did not answer as an MCP server does ({type(error).__name__}).")
 
 
-def _answer(result: types.CallToolResult) -> McpResult:
+def _result(blocks: Sequence[types.ContentBlock], data: JsonObject | None = None, *, failed: bool = False) -> McpResult:
     texts, blobs = list[str](), list[Blob]()
-    for block in result.content:
-        match block:
-            case types.TextContent(text=text):
+    for block in blocks:
+        match block.resource if isinstance(block, types.EmbeddedResource) else block:
+            case types.TextContent(text=text) | types.TextResourceContents(text=text):
                 texts.append(text)
-            case types.ImageContent(data=data, mime_type=mime) | types.AudioContent(data=data, mime_type=mime):
-                blobs += _blob(data, mime)
             case types.ResourceLink(uri=uri, name=name):
                 texts.append(f"[{name}]({uri})")
-            case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
-                texts.append(text)
-            case types.EmbeddedResource(resource=types.BlobResourceContents(blob=data, mime_type=mime)):
-                blobs += _blob(data, mime)
-    structured = result.structured_content
-    shown = None if structured is None or _repeats(texts, structured) else structured
-    return McpResult("\n".join(texts), tuple(blobs), shown, result.is_error)
+            case types.BlobResourceContents(blob=body, mime_type=mime):
+                blobs += _blob(body, mime)
+            case types.ImageContent(data=body, mime_type=mime) | types.AudioContent(data=body, mime_type=mime):
+                blobs += _blob(body, mime)
+    shown = None if data is None or _repeats(texts, data) else data
+    return McpResult("\n".join(texts), tuple(blobs), shown, failed)
 
 
 def _repeats(texts: Sequence[str], structured: JsonObject) -> bool:
-    """Whether the texts say the same: as JSON in one, as an item each, or as the `result` that SDKs wrap them in."""
-    items = list(map(_json_or_text, texts))
+    """Whether the texts say the same: as JSON in one, as an item each, or as the one field that SDKs wrap them in."""
+    items = list(map(json_or_text, texts))
     forms = [items, list(texts), *items[:1], *texts[:1]] if len(texts) == 1 else [items, list(texts)]
-    return structured in forms or (structured.keys() == {"result"} and structured["result"] in forms)
-
-
-def _json_or_text(text: str) -> object:
-    try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-    return value
+    return structured in forms or (len(structured) == 1 and next(iter(structured.values())) in forms)
 
 
 def _blob(data: str, mime: str | None) -> list[Blob]:
     with suppress(binascii.Error, ValueError):
         return [Blob(mime or "", base64.b64decode(data))]
     return []
-
-
-MAX_BAD_LINES = 100
-"""Lines that aren't messages: some servers write their log there."""
-_MAX_ERRORS_BYTES = 2_000
-Streams: TypeAlias = tuple[
-    MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]
-]
-
-
-@asynccontextmanager
-async def process_streams(name: str, launch: Callable[[], Awaitable[Running]], longest: int) -> AsyncIterator[Streams]:
-    """Start a server, and end it and all it started afterwards. `longest`: bytes of a message, in either direction."""
-    running = await launch()
-    arriving, read = create_memory_object_stream[SessionMessage | Exception](0)
-    write, leaving = create_memory_object_stream[SessionMessage](0)
-    process = _Process(name, running, longest)
-    try:
-        async with create_task_group() as group, arriving, read, write, leaving:
-            group.start_soon(process.drain)
-            group.start_soon(process.receive, arriving)
-            group.start_soon(process.send, leaving)
-            yield read, write
-            group.cancel_scope.cancel()
-    finally:
-        running.close()
-
-
-class _Process:
-    def __init__(self, name: str, running: Running, longest: int) -> None:
-        self._name, self._running, self._longest, self._errors = name, running, longest, b""
-
-    async def drain(self) -> None:
-        """Keep the end of its standard error."""
-        assert self._running.errors is not None, "standard error has a pipe of its own"
-        while piece := await self._running.errors.read(_MAX_ERRORS_BYTES):
-            self._errors = (self._errors + piece)[-_MAX_ERRORS_BYTES:]
-
-    async def receive(self, arriving: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
-        """Pass on its messages; raises `NetError` once it has ended, or if it sends something else."""
-        line, bad = bytearray(), 0
-        async for piece in self._running.pieces():
-            *ended, rest = (bytes(line) + piece).split(b"\n") if b"\n" in piece else (piece,)
-            if not ended:
-                line += rest
-            else:
-                line = bytearray(rest)
-            if len(line) > self._longest:
-                raise NetError("too_large", f"{self._name} sends more than {self._longest >> 20} MB at once.")
-            for each in filter(None, ended):
-                try:
-                    message = types.jsonrpc_message_adapter.validate_json(each, by_name=False)
-                except ValueError:
-                    if (bad := bad + 1) > MAX_BAD_LINES:
-                        raise NetError("bad_answer", f"{self._name} did not answer as an MCP server does.") from None
-                    continue
-                await arriving.send(SessionMessage(message))
-        raise await self._end()
-
-    async def send(self, leaving: MemoryObjectReceiveStream[SessionMessage]) -> None:
-        """Pass on our messages."""
-        pipe = self._running.input
-        assert pipe is not None, "it has one"
-        async for each in leaving:
-            body = each.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-            if pipe.get_write_buffer_size() + len(body) > self._longest:
-                raise NetError("not_read", f"{self._name} does not read what it is sent.")
-            pipe.write(body + b"\n")
-
-    async def _end(self) -> NetError:
-        report = await self._running.report()
-        await asyncio.sleep(0)  # `drain` reads the rest
-        if report.ending is Ending.REFUSED:
-            return NetError("not_started", f"{self._name} did not start: {report.problem}.")
-        how = f"with code {report.code}" if report.ending is Ending.EXITED else f"({report.ending})"
-        if errors := one_line(self._errors.decode("utf-8", "replace").strip()[-300:], 300):
-            return ServerError("ended", f"{self._name} ended {how}: {errors}")
-        return NetError("ended", f"{self._name} ended {how}.")

@@ -24,6 +24,17 @@ class ServerError(NetError):
 
 
 @dataclass(frozen=True, slots=True)
+class SignIn:
+    """A person's sign-in at a server by OAuth; `stored` is "" before the first one. `client_id` is a registered one."""
+
+    stored: str = field(repr=False)
+    save: Callable[[str], Awaitable[None]]
+    """Stores it, before a new token is used."""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class McpEndpoint:
     """A server as one person reaches it; `headers` hold its credentials, or the variables of a program."""
 
@@ -32,6 +43,9 @@ class McpEndpoint:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     launch: Callable[[], Awaitable[Running]] | None = field(default=None, repr=False, compare=False)
     """Starts the server in the jail if it is a program."""
+    sign_in: SignIn | None = field(default=None, repr=False, compare=False)
+    old_transport: bool = False
+    """Whether it speaks HTTP+SSE, of before 2025."""
 
     @property
     def host(self) -> str:
@@ -56,6 +70,18 @@ class McpResult:
     structured: Json = None
     failed: bool = False
 
+
+@dataclass(frozen=True, slots=True)
+class ServerQuestion:
+    """A question of a server to a person during a call: the fields of a form, or an address to open."""
+
+    message: str
+    schema: JsonObject
+    url: str = ""
+
+
+Answer = Callable[[ServerQuestion], Awaitable[JsonObject | None]]
+"""Asks the person; returns the values of the fields, None for a no."""
 
 MAX_NAME = 64
 MAX_DESCRIPTION, MAX_WORDS, MAX_SCHEMA = 1_000, 200, 4_000

@@ -17,6 +17,7 @@ from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.text.texts import storable
 from gateway.flow.files.uploads import UploadRefused
 from gateway.flow.unattended.triggers import KeyReused, NoSuchChannel
+from gateway.net.errors import NetError
 from gateway.timetable.schedules import InvalidSchedule
 from gateway.web.http.headers import HEADERS
 from gateway.web.pages import Pages
@@ -71,7 +72,8 @@ class Refused(HTTPException):
 
 def handle_errors(app: FastAPI) -> None:
     """Register a handler that gives every error this format."""
-    for kind in (HTTPException, RequestValidationError, TryAgainLater, WorkspaceError, *_DOMAIN_ERRORS, Exception):
+    kinds = HTTPException, RequestValidationError, TryAgainLater, WorkspaceError, NetError
+    for kind in (*kinds, *_DOMAIN_ERRORS, Exception):
         app.add_exception_handler(kind, respond)
 
 
@@ -104,6 +106,8 @@ def _refused(request: Request, error: Exception) -> Refused:
             return Refused(503, "try_again", message, headers={"Retry-After": "1"})
         case WorkspaceError():
             return Refused(404 if error.code == "not_found" else 409, error.code, str(error), param="path")
+        case NetError():
+            return Refused(400, error.code, str(error))
     if known := next((kind for kind in type(error).__mro__ if kind in _DOMAIN_ERRORS), None):
         status, code, of = _DOMAIN_ERRORS[known]
         return Refused(status, code, str(error), param=of)

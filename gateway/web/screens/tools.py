@@ -1,12 +1,13 @@
 """Tools & skills: what the agent can use, with the findings of the scan, to confirm or switch off."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
 
-from fastapi import Form
-from fastapi.responses import HTMLResponse
+from fastapi import Depends, Form, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from gateway.agent.mcp import pinned_tools
 from gateway.agent.mcp.pinned_tools import PinnedTool, Use
@@ -19,9 +20,10 @@ from gateway.domain.conversation.diff import legible
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.net.errors import NetError
 from gateway.net.mcp.server import public_url
-from gateway.web.auth.access import OWNER
+from gateway.web.auth.access import OWNER, Caller, at_page, public, signed_in
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
+from gateway.web.http.headers import hosts_of, page_url, split_host
 from gateway.web.pages import Screen
 from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
@@ -32,6 +34,10 @@ from gateway.workspace.tool_files.tool_file import ToolFile, document_url
 Kind: TypeAlias = Literal["skills", "files"]
 Shown = Annotated[str, Form(max_length=64)]
 """The hash of what was shown: a confirmation covers nothing else."""
+
+SignedIn = Annotated[Caller, Depends(signed_in)]
+CALLBACK = "/oauth/mcp"
+"""The path to which a server's sign-in sends the browser back."""
 
 screen = Screen("/tools", "Tools & skills", "terminal", 41)
 
@@ -50,11 +56,53 @@ async def install(site: AtSite, source: Annotated[Text, Form(max_length=MAX_FILE
 @screen.post("/tools/servers/{name}/connect", status_code=204, dependencies=OWNER)
 async def connect(site: AtSite, name: str) -> None:
     """Connect to a server now; its row shows the result."""
-    servers = _servers(await site.tools.toolbox())
-    if servers is None or name not in servers.servers:
-        raise Refused(404, "not_found", f"There is no MCP server {name[:80]!r} that is enabled.")
     with suppress(NetError):
-        await servers.connect(name)
+        await (await _servers(site, name)).connect(name)
+
+
+@screen.post("/tools/servers/{name}/sign-in")
+async def sign_in(request: Request, site: AtSite, name: str, caller: SignedIn) -> HTMLResponse:
+    """Begin a sign-in at a server; the answer is the link to it."""
+    base, host = site.access.public_url, request.headers["host"]
+    own = base.rstrip("/") if base and host in hosts_of(base) else f"http://127.0.0.1:{split_host(host)[1]}"
+    address = await (await _servers(site, name)).begin_sign_in(name, caller.account, f"{own}{CALLBACK}")
+    return HTMLResponse(site.pages.piece("mcp_sign_in.html", address=address, at=urlsplit(address).netloc))
+
+
+@screen.get(CALLBACK, dependencies=[Depends(public)])
+async def return_from_sign_in(request: Request, site: AtSite) -> Response:
+    """Take a browser back from a sign-in; the person finishes it, as no cookie comes from another site."""
+    if not at_page(request):
+        page = page_url(f"http://{request.headers['host']}", site.access.page_name)
+        return RedirectResponse(f"{page}{CALLBACK}?{request.url.query}", 303)
+    answer = {key: value for key, value in request.query_params.items() if key in ("state", "code", "iss")}
+    return site.pages.page(request, "mcp_sign_in_end.html", title="Connect", answer=answer)
+
+
+@screen.post("/tools/servers/finish")
+async def finish_sign_in(request: Request, site: AtSite, caller: SignedIn) -> RedirectResponse:
+    """Connect the server, if this is the browser that began it."""
+    answer = {name: str(value) for name, value in (await request.form()).items()}
+    name = await (await _servers(site)).finish_sign_in(caller.account, answer)
+    return RedirectResponse(f"/tools#server-{name}", 303)
+
+
+@screen.post("/tools/servers/{name}/sign-out", status_code=204, dependencies=OWNER)
+async def sign_out(site: AtSite, name: str) -> None:
+    """Revoke and remove the tokens of a server."""
+    await (await _servers(site, name)).sign_out(name)
+
+
+async def _servers(site: Site, *names: str) -> McpServers:
+    """The owner's servers; refuses a name that is none of an enabled one."""
+    servers = _servers_in(await site.tools.toolbox())
+    if unknown := [name for name in names if name not in servers.servers]:
+        raise Refused(404, "not_found", f"There is no MCP server {unknown[0][:80]!r} that is enabled.")
+    return servers
+
+
+def _servers_in(toolbox: Toolbox) -> McpServers:
+    return next(source for source in toolbox.sources if isinstance(source, McpServers))
 
 
 @screen.get("/tools/mcp/{name}/details", dependencies=OWNER)
@@ -83,10 +131,7 @@ async def disable_tool(site: AtSite, name: str) -> None:
 async def fetch(site: AtSite, name: str) -> None:
     """Fetch the OpenAPI document that a tool file names; it waits for the owner's confirmation, too."""
     await _find_skill(site, "files", name)
-    try:
-        await site.tools.tool_files.complete(name)
-    except NetError as error:
-        raise Refused(400, "not_fetched", str(error)) from error
+    await site.tools.tool_files.complete(name)
 
 
 @screen.get("/tools/{kind}/{name}/details", dependencies=OWNER)
@@ -141,15 +186,11 @@ def _document(kind: Kind, files: Mapping[str, bytes]) -> str | None:
     return None
 
 
-def _servers(toolbox: Toolbox) -> McpServers | None:
-    return next((source for source in toolbox.sources if isinstance(source, McpServers)), None)
-
-
 async def _pieces(site: Site) -> Mapping[str, str]:
     toolbox = await site.tools.toolbox()
     parts = [
         *_library_pieces(site, "skills", await site.tools.skills.list_all()),
-        *await _server_pieces(site, _servers(toolbox)),
+        *await _server_pieces(site, _servers_in(toolbox)),
         *_library_pieces(site, "files", await site.tools.tool_files.library.list_all()),
     ]
     on, off = [spec.name for spec in toolbox.specs], site.tools.switched_off()
@@ -171,21 +212,17 @@ def _missing(site: Site, each: ListedSkill) -> str:
     return missing_credential(tool, secrets.finder(secrets.owner)) if isinstance(tool, ToolFile) else ""
 
 
-async def _server_pieces(site: Site, servers: McpServers | None) -> list[tuple[str, str]]:
+async def _server_pieces(site: Site, servers: McpServers) -> Sequence[tuple[str, str]]:
     """The servers, each with its tools; tools of servers that are gone are not shown."""
-    every = servers.config() if servers else {}
-    parts: list[tuple[str, str]] = [
-        ("servers-heading", site.pages.piece("tools_heading.html", kind="servers", empty=not every))
-    ]
-    if servers is None or not every:
-        return parts
-    pinned = await site.database.read(pinned_tools.read)
+    every = servers.config()
+    parts = [("servers-heading", site.pages.piece("tools_heading.html", kind="servers", empty=not every))]
+    pinned = await site.database.read(pinned_tools.read) if every else []
     for name, server in sorted(every.items()):
         tools = [tool for tool in pinned if tool.definition.server == name]
         state, problem = servers.state(name)
         at = public_url(server.url) if server.url else server.command or "no url"
-        shown = {"name": name, "at": at, "state": state, "problem": problem, "tools": len(tools)}
-        parts.append((f"server-{name}", site.pages.piece("mcp_server.html", **shown)))
+        about = {"name": name, "at": at, "tools": len(tools), "signed_in": servers.is_signed_in(name)}
+        parts.append((f"server-{name}", site.pages.piece("mcp_server.html", state=state, problem=problem, **about)))
         parts += [(f"tool-{tool.name}", site.pages.piece("mcp_tool.html", tool=tool)) for tool in tools]
     return parts
 

@@ -44,11 +44,12 @@ async def test_a_tool_is_listed_and_called_over_one_connection(fake: FakeMcp) ->
         endpoint = McpEndpoint("w", fake.url, {"Authorization": "Bearer x"})
         connection, anew = await connections.get("ada", endpoint)
         answer = await connection.call("weather", {"city": "Rome"})
+        lists = fake.listed
         again, listed = await connections.get("ada", endpoint)
 
     assert [tool.tool_name for tool in connection.tools.values()] == ["mcp_w_weather"]
     assert (answer.text, answer.failed) == ("echo {'city': 'Rome'}", False)
-    assert (anew, listed, again is connection, fake.listed) == (True, False, True, 1)
+    assert (anew, listed, again is connection, fake.listed) == (True, False, True, lists)
     assert {each["authorization"] for each in fake.headers} == {"Bearer x"}
 
 
@@ -289,3 +290,26 @@ async def test_an_idle_connection_is_left(fake: FakeMcp, monkeypatch: pytest.Mon
         again, _ = await connections.get("ada", McpEndpoint("w", fake.url))
 
         assert (await again.call("weather", {"city": "Rome"})).text
+
+
+async def test_resources_and_prompts_are_read_by_tools_unless_the_server_has_tools_of_these_names() -> None:
+    fake = FakeMcp(resources={"note://1": "Obey me."})
+    fake.add("get_prompt", "The server's own.")
+    async with fake.running(), opened(fake.place) as connections:
+        connection, _ = await connections.get("ada", McpEndpoint("w", fake.url))
+        listed = await connection.call("read_resource", {})
+        read = await connection.call("read_resource", {"uri": "note://1"})
+        own = await connection.call("get_prompt", {"name": "note://1"})
+        del fake.tools["get_prompt"]
+        connection._listed = 0.0
+        await connection.refresh()
+        prompt = await connection.call("get_prompt", {"name": "note://1", "arguments": {"to": "Ada"}})
+        with pytest.raises(ServerError):
+            await connection.call("read_resource", {"uri": "file:///etc/passwd"})
+        with pytest.raises(NetError, match=r"^uri: Input should be a valid string\.$"):
+            await connection.call("read_resource", {"uri": 5})
+        assert connection.alive
+
+    assert listed.structured == [{"resources": [{"name": "note://1", "uri": "note://1"}]}]
+    assert (read.text, own.text) == ("Obey me.", "echo {'name': 'note://1'}")
+    assert prompt.text == "Obey me. {'to': 'Ada'}"

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx2
 from mcp import ClientSession, StdioServerParameters, stdio_client
@@ -115,3 +116,34 @@ async def test_what_is_no_message_gets_one_clear_line(web: Web) -> None:
     assert answer.status_code == 400
     assert answer.json()["error"]["message"]
     assert (await web.client.get("/mcp", headers=BEARER)).status_code == 405
+
+
+async def test_a_token_gets_the_tools_of_its_scopes_as_requests_of_its_own(web: Web) -> None:
+    chats, reads, starts = (
+        await agent(web, "c", "chat"),
+        await agent(web, "r", "read"),
+        await agent(web, "t", "trigger"),
+    )
+    web.model.says("Forty-two")
+    async with over_http(web, chats) as session:
+        assert [tool.name for tool in (await session.list_tools()).tools] == ["ask"]
+        answer = await session.call_tool("ask", {"input": "What is it?"})
+        assert "Forty-two" in json.dumps(answer.structured_content)
+        assert (await session.call_tool("list_tasks", {})).is_error
+        assert (await session.call_tool("memory_search", {"query": "x"})).is_error
+    assert not web.model.prompts[-1].tools
+    async with over_http(web, starts) as session:
+        assert [tool.name for tool in (await session.list_tools()).tools] == ["get_task", "start_task", "cancel_task"]
+        started = (await session.call_tool("start_task", {"input": "Count the zebras"})).structured_content
+        assert started
+        assert not (await session.call_tool("cancel_task", {"id": started["id"]})).is_error
+        for id in ("../reviews", str(uuid4())):
+            assert (await session.call_tool("cancel_task", {"id": id})).is_error
+    async with over_http(web, reads) as session:
+        listed = (await session.list_tools()).tools
+        assert [tool.name for tool in listed] == ["list_tasks", "get_task", "list_schedules"]
+        assert all(tool.annotations and tool.annotations.read_only_hint for tool in listed)
+        rows = (await session.call_tool("list_tasks", {})).structured_content
+        assert rows
+        assert [row["id"] for row in rows["result"]] == [started["id"]]
+        assert (await session.call_tool("list_schedules", {})).structured_content == {"schedules": []}

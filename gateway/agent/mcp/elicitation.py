@@ -1,0 +1,119 @@
+"""Questions that a server asks a person during a call (elicitation): what they are shown, and how their answer is read.
+
+The words are the server's. Forms have a few simple fields and never ask for secrets: those belong on its own pages.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Literal, Self
+
+from pydantic import AliasChoices, BaseModel, Field, JsonValue, TypeAdapter, ValidationError
+
+from gateway.domain.conversation.tools import Caller
+from gateway.domain.json import JsonObject
+from gateway.net.mcp.server import ServerQuestion, visible
+
+MAX_FIELDS, MAX_CHOICES, MAX_WORDS, MAX_MESSAGE = 20, 50, 200, 1_500
+ATTEMPTS = 3
+"""How often a form is shown again because an answer doesn't fit."""
+_SECRET = re.compile(
+    r"(?i)pass(w|phrase|code)|secret|token|(api|private).?key|credential|card.?num|cv[vc]|\b(pin|otp)\b"
+)
+_TYPES: Mapping[str, type] = {"number": float, "integer": int, "boolean": bool}
+
+Consult = Callable[[Caller, str, str], Awaitable[str | None]]
+"""Asks the person about a call of this tool, in these words; returns what they add to their yes, None for a no."""
+
+
+class _Option(BaseModel):
+    const: str
+
+
+class _Choices(BaseModel):
+    enum: tuple[str, ...] = Field((), max_length=MAX_CHOICES)
+    titled: tuple[_Option, ...] = Field((), max_length=MAX_CHOICES, validation_alias=AliasChoices("oneOf", "anyOf"))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*self.enum, *(each.const for each in self.titled))
+
+
+class FormField(_Choices):
+    """A field as the protocol describes it; several of its `items` may be chosen."""
+
+    type: Literal["string", "number", "integer", "boolean", "array"]
+    title: str = ""
+    description: str = ""
+    format: str = ""
+    items: _Choices = _Choices()
+    default: JsonValue = None
+
+    def shown(self, name: str, *, optional: bool) -> str:
+        """The field in one line."""
+        kind = " or ".join(self.names + self.items.names) or self.type
+        default = "" if self.default is None else f", {self.default} if you leave it out"
+        words = f"{name} ({kind}{default}{', optional' * optional}): {self.title} {self.description}"
+        return visible(words)[:MAX_WORDS].rstrip(": ")
+
+    def read(self, name: str, text: str) -> JsonValue:
+        """The value that a person wrote; raises `ValueError`."""
+        choices, parts = self.names or self.items.names, re.split(r"\s*,\s*", text) if self.type == "array" else [text]
+        if choices and not set(parts) <= set(choices):
+            raise ValueError(f"{name} is one of: {', '.join(choices)}")
+        if self.type == "array":
+            return list(parts)
+        with suppress(ValidationError):
+            value: JsonValue = TypeAdapter(_TYPES.get(self.type, str)).validate_python(text)
+            return value
+        raise ValueError(f"{name} takes {'yes or no' if self.type == 'boolean' else f'a number ({self.type})'}")
+
+
+class _Schema(BaseModel):
+    properties: Mapping[Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")], FormField] = Field({}, max_length=MAX_FIELDS)
+    required: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A question of `host`, as its person sees it."""
+
+    host: str
+    question: ServerQuestion
+    schema: _Schema
+
+    @classmethod
+    def of(cls, host: str, question: ServerQuestion) -> Self:
+        """Raises `ValueError` for a question that nobody should answer."""
+        schema = _Schema.model_validate(question.schema)
+        if question.url and not re.fullmatch(r"https://[^@\s]+", question.url):
+            raise ValueError("it names an address that isn't https")
+        if any(_SECRET.search(f"{name} {each.title} {each.format}") for name, each in schema.properties.items()):
+            raise ValueError("its form asks for a secret")
+        return cls(host, question, schema)
+
+    def preview(self, problem: str) -> str:
+        """The text of the review; `problem` is that of the answer before."""
+        lines = [f"That didn't fit: {problem}."] * bool(problem)
+        lines.append(f"{self.host} asks: {visible(self.question.message)[:MAX_MESSAGE]}")
+        if self.question.url:
+            lines.append(f"Open this address yourself, if you expect it, then approve:\n{visible(self.question.url)}")
+        fields, required = self.schema.properties, self.schema.required
+        lines += [each.shown(name, optional=name not in required) for name, each in fields.items()]
+        if fields:
+            how = "the value" if len(fields) == 1 else "; ".join(f"{name}=…" for name in fields)
+            lines.append(f"Approve with {how}, after the number in a chat.")
+        return "\n".join(lines)
+
+    def read(self, text: str) -> JsonObject:
+        """The values in a person's answer; raises `ValueError`."""
+        fields, parts = self.schema.properties, (part.partition("=") for part in re.split(r"[;\n]", text))
+        given = {name.strip(): value.strip() for name, found, value in parts if found}
+        if len(fields) == 1 and not given.keys() & fields.keys() and text.strip():
+            given = dict.fromkeys(fields, text.strip())
+        values: dict[str, JsonValue] = {name: each.default for name, each in fields.items() if each.default is not None}
+        values |= {name: each.read(name, given[name]) for name, each in fields.items() if name in given}
+        if missing := [name for name in fields if name in self.schema.required - values.keys()]:
+            raise ValueError(f"{missing[0]} is missing")
+        return values

@@ -1,0 +1,135 @@
+"""Questions that MCP servers ask people during a call: reviews with an answer, never for secrets, never unattended."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.agent.mcp.calls import McpCalls
+from gateway.agent.mcp.elicitation import Form
+from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
+from gateway.domain.json import JsonObject
+from gateway.domain.principals import Label
+from gateway.net.mcp.server import ServerQuestion, ToolDefinition
+from tests.fakes.caller import CALLER
+from tests.fakes.mcp_server import FakeMcp, asking, text
+from tests.flow.path import MessagePath, call, in_turn, results, said
+from tests.flow.turn.test_mcp import configure, confirm, discover, working
+
+NAME = {"name": {"type": "string", "title": "Your name"}}
+AGE = {"age": {"type": "integer", "default": 36}, "sure": {"type": "boolean"}}
+
+
+@pytest.fixture
+async def fake(path: MessagePath) -> AsyncIterator[FakeMcp]:
+    server = FakeMcp()
+    async with server.running():
+        configure(path, server)
+        yield server
+
+
+def ask(fake: FakeMcp, *questions: Any) -> None:
+    """The tool asks these, one after another, and then tells what it got."""
+    left = list(questions)
+
+    async def handler(_arguments: dict[str, Any]) -> Any:
+        if left:
+            return left.pop(0)
+        response = fake.responses[-1]["q"]
+        return text(f"{response.action} {response.content}")
+
+    fake.add("weather", "Tells the weather.", handler=handler)
+
+
+async def asked(path: MessagePath, number: int = 1) -> str:
+    """What the person is shown, once they are."""
+    async with asyncio.timeout(60):
+        while True:
+            if found := await path.rows("select preview from reviews where id = $1 and told_at is not null", number):
+                return str(found[0][0])
+            await asyncio.sleep(0.02)
+
+
+async def turn(path: MessagePath, *answers: str) -> Any:
+    """A turn that calls the tool; each answer is given when its question is shown."""
+    async with working(path):
+        await discover(path)
+        await confirm(path, Use.READ)
+        path.model.answer = in_turn(said("", call("mcp_w_weather", city="Rome")), said("done"))
+        running = asyncio.create_task(path.ask("what is the weather?"))
+        for number, answer in enumerate(answers, 1):
+            await asked(path, number)
+            await path.tell(answer)
+        assert await running == "done"
+    return results(path.model.prompts[-1])[0]
+
+
+async def test_a_form_is_answered_in_the_chat_and_its_call_goes_on(path: MessagePath, fake: FakeMcp) -> None:
+    ask(fake, asking("Who are\u202e you?", NAME), asking("And?", AGE))
+    result = await turn(path, "/approve A1 Ada", "/approve A2 age=old; sure=yes", "/approve A3 sure=yes")
+
+    assert result["text"] == "accept {'age': 36, 'sure': True}"
+    assert fake.responses[1]["q"].content == {"name": "Ada"}
+    previews = [preview for (preview,) in await path.rows("select preview from reviews order by id")]
+    assert previews[0].startswith(f"{fake.place} asks: Who are you?")
+    assert previews[2].startswith("That didn't fit: age takes a number (integer).")
+    assert await path.rows("select distinct label from reviews") == [(Label.UNTRUSTED,)]
+
+
+async def test_a_no_tells_the_server(path: MessagePath, fake: FakeMcp) -> None:
+    ask(fake, asking("Pay?", url="https://pay.example/1"))
+    assert (await turn(path, "/deny A1"))["text"] == "decline None"
+    assert "https://pay.example/1" in await asked(path)
+
+
+@pytest.mark.parametrize(
+    ("message", "fields", "url"),
+    [
+        ("Sign in", {"password": {"type": "string"}}, ""),
+        ("Sign in", {"a": {"type": "string", "title": "Your API key"}}, ""),
+        ("All of it", {f"f{n}": {"type": "string"} for n in range(500)}, ""),
+        ("None of it", {"f": {"type": "string", "enum": [str(n) for n in range(500)]}}, ""),
+        ("Deep", {"a": {"type": "object", "properties": {}}}, ""),
+        ("Open", {}, "javascript:alert(1)"),
+        ("Open", {}, "http://10.0.0.1/"),
+        ("Open", {}, "https://bank.example@evil.example/"),
+    ],
+)
+def test_what_nobody_should_answer_is_declined_unasked(message: str, fields: JsonObject, url: str) -> None:
+    with pytest.raises(ValueError, match=r"form|address|valid"):
+        Form.of("w", ServerQuestion(message, {"properties": fields}, url))
+
+
+def test_a_choice_and_a_list_are_read_by_their_values() -> None:
+    colours = {"oneOf": [{"const": "red", "title": "Red"}, {"const": "blue"}]}
+    fields = {"one": {"type": "string", **colours}, "many": {"type": "array", "items": colours}}
+    form = Form.of("w", ServerQuestion("Colours?", {"properties": fields, "required": ["one"]}))
+    assert form.read("one=red; many=red, blue") == {"one": "red", "many": ["red", "blue"]}
+    with pytest.raises(ValueError, match="one is one of: red, blue"):
+        form.read("one=green")
+    with pytest.raises(ValueError, match="one is missing"):
+        form.read("many=red")
+
+
+async def test_a_stop_closes_the_question(path: MessagePath, fake: FakeMcp) -> None:
+    ask(fake, asking("Who are you?", NAME))
+    async with working(path):
+        await discover(path)
+        await confirm(path, Use.READ)
+        path.model.answer = in_turn(said("", call("mcp_w_weather", city="Rome")), said("done"))
+        await path.tell("what is the weather?")
+        await asked(path)
+        await path.ask("/stop")
+        assert "A1 was closed" in await path.ask("/approve A1 Ada")
+    assert fake.responses == [None]
+
+
+async def test_nobody_is_asked_in_an_unattended_run(fake: FakeMcp) -> None:
+    async def nobody(*_: object) -> Any:
+        raise AssertionError("somebody was asked")
+
+    definition = ToolDefinition("w", fake.url, "weather", "", {})
+    calls = McpCalls(PinnedTool(ToolState.ON, definition), nobody, nobody, nobody, 60)
+    assert await calls._ask(ServerQuestion("Who are you?", {}), replace(CALLER, address=None)) is None
