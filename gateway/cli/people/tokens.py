@@ -77,6 +77,7 @@ async def create_token(
     agent: str | None = None,
     shared: bool = False,
     member: str | None = None,
+    plain: str | None = None,
 ) -> str:
     """Create a token for the owner, or for the member with this identity, limited to `source` if given."""
     async with database.connection() as connection:
@@ -85,7 +86,7 @@ async def create_token(
             raise OwnerMustAct(f"there is no member {member}; `supaclaw pairing list` and the page list them")
     assert whose is not None
     _, plain = await tokens.create(
-        database, whose, name, scopes, source=source, as_owner=as_owner, agent=agent, shared=shared
+        database, whose, name, scopes, source=source, as_owner=as_owner, agent=agent, shared=shared, plain=plain
     )
     return plain
 

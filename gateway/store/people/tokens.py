@@ -156,14 +156,15 @@ async def create(
     as_owner: bool = False,
     agent: str | None = None,
     shared: bool = False,
+    plain: str | None = None,
 ) -> tuple[TokenRow, str]:
     """A new bearer token and its plain text, which nothing can tell again; raises `OwnerMustAct` for a taken name.
 
-    `agent` is its name unless it is given.
+    `agent` is its name unless it is given. `plain` is of `new_token`, for a caller that stores it before.
     """
     if agent == DEFAULT_AGENT:
         raise OwnerMustAct(f"{agent} is your own agent; give the token's agent another name")
-    plain = new_token()
+    plain = plain or new_token()
     held = [Scope(scope) for scope in scopes]
     named = agent or (f"token {name}" if name == DEFAULT_AGENT else name)
     row = await _insert(
@@ -246,13 +247,14 @@ async def list_all(database: Database) -> list[TokenRow]:
     return [_token(row) for row in rows]
 
 
-async def revoke(database: Database, name: str) -> EndedWork | None:
-    """End the bearer token with this name and what came by it; None if there is none."""
+async def revoke(database: Database, name: str, plain: str | None = None) -> EndedWork | None:
+    """End the bearer token with this name and what came by it, or only if it is `plain`; None if there is none."""
 
     async def work(tx: Connection) -> EndedWork | None:
         sql = """update api_tokens set revoked_at = now()
-                 where name = $1 and kind = 'bearer' and revoked_at is null returning id, principal_id"""
-        row = await tx.fetchrow(sql, name)
+                 where name = $1 and kind = 'bearer' and revoked_at is null and ($2::text is null or sha256 = $2)
+                 returning id, principal_id"""
+        row = await tx.fetchrow(sql, name, plain and sha256(plain))
         if row is None:
             return None
         ended = await end_work(tx, row["principal_id"], name, str(row["id"]))

@@ -113,23 +113,24 @@ def _read_reference(token: str) -> str:
     return done.stdout.strip()
 
 
-def issue(places: Places, state: InstallState) -> Connection:
+def issue(places: Places, state: InstallState) -> None:
     """Create the plugin's token, replacing that of an interrupted installation, and store it."""
 
-    async def renew(database: Database) -> str:
-        await tokens.revoke(database, state.token)
-        return await create_token(
-            database, state.token, [Scope.MEMORY], agent=state.agentId, shared=state.config.shared
-        )
+    new = Connection(gateway_address(Environment.read(os.environ)), tokens.new_token())
 
-    return store(places, Connection(gateway_address(Environment.read(os.environ)), with_database(renew)))
+    async def renew(database: Database) -> None:
+        await _revoke(database, places, state)
+        store(places, new)  # before the token exists: a kill between the two leaves none that no file names
+        shared, agent = state.config.shared, state.agentId
+        await create_token(database, state.token, [Scope.MEMORY], agent=agent, shared=shared, plain=new.token)
+
+    with_database(renew)
 
 
-def store(places: Places, connection: Connection) -> Connection:
+def store(places: Places, connection: Connection) -> None:
     """Write the plugin's file (0600, in a folder 0700)."""
     places.connection.mkdir(mode=0o700, exist_ok=True)
     replace_private(places.connection / FILE, as_json({"url": connection.url, "token": connection.token}))
-    return connection
 
 
 def stored(places: Places) -> Connection:
@@ -142,9 +143,14 @@ def stored(places: Places) -> Connection:
     return Connection(found["url"], found["token"])
 
 
-def revoke(state: InstallState) -> None:
-    """Revoke the plugin's token, if there is one, so that a copy of its file is worthless."""
-    with_database(lambda database: tokens.revoke(database, state.token))
+def revoke(places: Places, state: InstallState) -> None:
+    """Revoke the token in the plugin's file, so that a copy of the file is worthless; never another installation's."""
+    with_database(lambda database: _revoke(database, places, state))
+
+
+async def _revoke(database: Database, places: Places, state: InstallState) -> None:
+    if plain := load_json(places.connection / FILE).get("token"):
+        await tokens.revoke(database, state.token, plain)
 
 
 def check_database(name: str, *, fresh: bool) -> None:

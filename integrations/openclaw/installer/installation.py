@@ -19,6 +19,7 @@ from gateway.importers.records.writer import ImportWriter, Tally
 from gateway.store.connection.pool import Database
 from integrations.openclaw.installer import connection
 from integrations.openclaw.installer.openclaw import (
+    MIN_VERSION,
     PLUGIN,
     TESTED_VERSION,
     Edit,
@@ -123,6 +124,8 @@ class Installer:
 
     def _verify_prereqs(self) -> None:
         version = self.openclaw.version()
+        if _numbers(version) < _numbers(MIN_VERSION):
+            raise OwnerMustAct(f"OpenClaw {version} is too old; the plugin needs {MIN_VERSION} or newer: update it")
         if version != TESTED_VERSION:
             echo(f"OpenClaw {version} is not the tested version ({TESTED_VERSION}); each step is checked")
         self.openclaw.read()
@@ -201,17 +204,10 @@ class Installer:
         else:
             connection.store(self.places, self.remote)
         self._reach()
-        before = self.openclaw.read()
-        try:
-            self._configure(plugin_edits("new"))
-        except OwnerMustAct:
-            if self.openclaw.read() != before:
-                raise
-            self.state.choose(layout="old")
-            self._configure(plugin_edits("old"))
+        self._configure(plugin_edits())
 
     def _configure_flush(self) -> None:
-        self._configure(flush_edits(self.state.config.layout))
+        self._configure(flush_edits())
 
     def _workspace_files(self) -> None:
         self._place(self.places.workspace, only=lambda path: path.parent == self.places.workspace)
@@ -253,6 +249,10 @@ class Installer:
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             replace_private(path, data)
             path.chmod(0o644)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in version.split(".")]
 
 
 def verify(openclaw: OpenClaw, places: Places) -> None:

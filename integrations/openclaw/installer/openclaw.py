@@ -22,7 +22,8 @@ HOOKS: Final = ("supaclaw-logger", "supaclaw-bootstrap")
 META: Final = "meta"
 """The key under which OpenClaw notes its own writes."""
 TIMEOUT_SECONDS = 120.0
-TESTED_VERSION = "2026.9.6"
+MIN_VERSION, TESTED_VERSION = "2026.9.0", "2026.9.6"
+"""The oldest version that loads the plugin, as its package.json says, and the newest that was tried."""
 
 Settings = dict[str, JsonValue]
 _SETTINGS: TypeAdapter[Settings] = TypeAdapter(Settings)
@@ -220,28 +221,21 @@ def as_json(value: object) -> bytes:
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def plugin_edits(layout: str) -> list[Edit]:
-    """Put the plugin into the memory slot, in the `layout` of "new" or "old" versions of OpenClaw."""
+def plugin_edits() -> list[Edit]:
+    """Put the plugin into the memory slot."""
     entry = ("plugins", "entries", PLUGIN)
-    search = ("memory", "search", "enabled") if layout == "new" else ("agents", "defaults", "memorySearch", "enabled")
     return [
         Edit((*entry, "enabled"), True),
         Edit((*entry, "hooks", "allowConversationAccess"), True),
         Edit(("plugins", "slots", "memory"), PLUGIN),
         Edit(("plugins", "allow"), PLUGIN, member=True),
-        Edit(search, False),
+        Edit(("memory", "search", "enabled"), False),
     ]
 
 
-def flush_edits(layout: str) -> list[Edit]:
-    """Have memories stored before a compaction; the prompt is the plugin's, or for old versions a setting."""
-    flush = ("agents", "defaults", "compaction", "memoryFlush")
-    edits = [Edit((*flush, "enabled"), True)]
-    if layout == "old":
-        system = "The conversation is about to be compacted. Keep in memory what would be lost."
-        prompt = "Use memory_remember to keep lasting notes, one sentence each. Reply NO_REPLY."
-        edits += [Edit((*flush, "systemPrompt"), system), Edit((*flush, "prompt"), prompt)]
-    return edits
+def flush_edits() -> list[Edit]:
+    """Have memories stored before a compaction; the prompt is the plugin's."""
+    return [Edit(("agents", "defaults", "compaction", "memoryFlush", "enabled"), True)]
 
 
 def hook_edits(eligible: Sequence[str]) -> list[Edit]:
@@ -258,7 +252,7 @@ def hook_edits(eligible: Sequence[str]) -> list[Edit]:
 
 def all_edits(eligible: Sequence[str], *, hooks: bool) -> list[Edit]:
     """All edits that an installation may have made."""
-    edits = [*plugin_edits("new"), *plugin_edits("old"), *flush_edits("old")]
+    edits = [*plugin_edits(), *flush_edits()]
     return [*edits, *(hook_edits(eligible) if hooks else [])]
 
 

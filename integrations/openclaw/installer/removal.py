@@ -30,11 +30,10 @@ class Remover:
         steps: dict[Removal, Callable[[], None]] = {
             Removal.CONFIG: self._restore_config_on_any_disk,
             Removal.FILES: self._remove_files,
-            Removal.TOKEN: self._revoke_token,
             Removal.BACKUP: lambda: _remove_tree(self.places.backup),
         }
         self.state.status = "uninstalling"
-        for step in [step for step in Removal if step not in self.state.completedSteps]:
+        for step in [step for step in steps if step not in self.state.completedSteps]:
             self._save(step)
             steps[step]()
             self.failpoints.reach(Step.OPENCLAW_STEP)
@@ -114,11 +113,9 @@ class Remover:
         folder = self.places.connection
         if unlogged := list((folder / "spool").glob("*.json")):
             self.tell(f"{len(unlogged)} parts of conversations were not logged; `supaclaw import openclaw` reads them")
-        _remove_tree(folder)
-
-    def _revoke_token(self) -> None:
         if not self.state.config.remote:
-            connection.revoke(self.state)
+            connection.revoke(self.places, self.state)
+        _remove_tree(folder)
 
 
 def _remove_tree(folder: Path) -> None:

@@ -50,6 +50,7 @@ class Removal(StrEnum):
     CONFIG = "restore_config"
     FILES = "remove_files"
     TOKEN = "revoke_token"
+    """Of earlier versions; now the token goes with its file."""
     BACKUP = "remove_backup"
 
 
@@ -65,6 +66,7 @@ class Chosen(BaseModel):
     shared: bool = False
     remote: bool = False
     layout: Literal["new", "old"] = "new"
+    """Of earlier versions; the plugin needs one that has the new keys."""
     eligibleHooks: tuple[str, ...] = ()  # noqa: N815
 
 

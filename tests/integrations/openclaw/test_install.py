@@ -100,19 +100,25 @@ def test_an_interrupted_installation_can_be_taken_out_at_once(installation: Inst
     assert installation.snapshot() == before
 
 
-def test_an_older_version_gets_the_keys_that_it_takes(installation: Installation) -> None:
-    before = installation.snapshot()
-    installation.says(version="2026.6.1", rejects=['"memory": {'])
+def test_a_second_installation_that_is_refused_takes_nothing_from_the_first(installation: Installation) -> None:
+    assert installation.act("install").code == 0
+    second = [installation.home / name for name in ("ws2", "state2")]
+    for folder in second:
+        folder.mkdir()
+    (second[1] / "openclaw.json").write_text(BEFORE)
+    arguments = ("install", "--workspace", str(second[0]), "--state", str(second[1]), "--yes")
 
-    done = installation.act("install")
+    refused = installation.supaclaw(*arguments)
 
-    assert (done.code, done.err) == (0, "")
-    assert "OpenClaw 2026.6.1 is not the tested version" in done.out
-    defaults = installation.settings["agents"]["defaults"]
-    assert defaults["memorySearch"] == {"enabled": False}
-    assert "memory_remember" in defaults["compaction"]["memoryFlush"]["prompt"]
+    assert refused.code == 1
+    assert 'a token "openclaw openclaw" exists already; revoke it, or choose another name by --agent' in refused.err
+    assert installation.act("verify").code == 0
+    assert installation.supaclaw(*arguments, "--agent", "nix").code == 0
+    names = [token["name"] for token in json.loads(installation.supaclaw("token", "list", "--json").out)]
+    assert names == ["openclaw nix", "openclaw openclaw"]
     assert installation.act("uninstall").code == 0
-    assert installation.snapshot() == before
+    (left,) = json.loads(installation.supaclaw("token", "list", "--json").out)
+    assert left["name"] == "openclaw nix"
 
 
 def test_with_hooks_those_that_ran_go_on_running(installation: Installation) -> None:
@@ -168,6 +174,7 @@ def test_a_dry_run_changes_nothing(installation: Installation, supaclaw: Supacla
     ("version", "rejects", "status", "why"),
     [
         ("tsc 5.1", [], "loaded", "verify_prereqs: .* is not a supported version of OpenClaw"),
+        ("2026.8.2", [], "loaded", "verify_prereqs: OpenClaw 2026.8.2 is too old; the plugin needs 2026.9.0 or newer"),
         ("2026.9.6", ["gateway"], "loaded", "verify_prereqs: OpenClaw rejects its own settings"),
         ("2026.9.6", ["memory-supaclaw"], "loaded", "install_plugin: OpenClaw rejects the settings"),
         ("2026.9.6", ["memorySearch"], "error", "verify: OpenClaw did not load memory-supaclaw"),

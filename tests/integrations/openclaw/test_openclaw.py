@@ -3,6 +3,7 @@ import json
 import pytest
 
 from integrations.openclaw.installer.openclaw import (
+    MIN_VERSION,
     Edit,
     Settings,
     all_edits,
@@ -16,6 +17,7 @@ from integrations.openclaw.installer.openclaw import (
     same,
     undone,
 )
+from integrations.openclaw.installer.state import DATA
 
 JSON5 = """{
   // who "it" listens to
@@ -69,9 +71,8 @@ def test_a_broken_file_is_told_without_its_secrets(text: str, why: str) -> None:
         {"plugins": {"allow": ["memory-supaclaw"]}},
     ],
 )
-@pytest.mark.parametrize("layout", ["new", "old"])
-def test_undoing_all_edits_gives_what_was_there(before: Settings, layout: str) -> None:
-    edits = [*plugin_edits(layout), *flush_edits(layout), *hook_edits(["boot-md"])]
+def test_undoing_all_edits_gives_what_was_there(before: Settings) -> None:
+    edits = [*plugin_edits(), *flush_edits(), *hook_edits(["boot-md"])]
 
     after = edited(before, edits)
 
@@ -82,13 +83,13 @@ def test_undoing_all_edits_gives_what_was_there(before: Settings, layout: str) -
 
 def test_what_somebody_changed_since_stays() -> None:
     before: Settings = {"plugins": {"allow": ["a"]}}
-    after = edited(before, plugin_edits("new"))
+    after = edited(before, plugin_edits())
     after["gateway"] = {"port": 1}
     allowed = after["plugins"]
     assert isinstance(allowed, dict)
     allowed["slots"] = {"memory": "another"}
 
-    assert undone(after, before, plugin_edits("new")) == {
+    assert undone(after, before, plugin_edits()) == {
         "plugins": {"allow": ["a"], "slots": {"memory": "another"}},
         "gateway": {"port": 1},
     }
@@ -101,6 +102,12 @@ def test_an_allow_list_is_extended_and_never_made() -> None:
     assert edited({}, [edit]) == {}
 
 
+def test_the_oldest_version_is_that_of_the_plugins_package() -> None:
+    package = json.loads((DATA / "memory-supaclaw" / "package.json").read_text())
+
+    assert package["openclaw"]["compat"]["minGatewayVersion"] == MIN_VERSION
+
+
 def test_a_list_of_hooks_is_told_from_open_discovery() -> None:
     assert discovers_hooks({"hooks": {"internal": {"enabled": True}}})
     assert not discovers_hooks({"hooks": {"internal": {"enabled": True, "entries": {"x": {"enabled": True}}}}})
@@ -109,5 +116,5 @@ def test_a_list_of_hooks_is_told_from_open_discovery() -> None:
 
 def test_what_is_in_the_way_is_named_and_openclaws_notes_make_no_difference() -> None:
     with pytest.raises(ValueError, match=r"plugins\.slots is not an object"):
-        edited({"plugins": {"slots": "memory"}}, plugin_edits("new"))
+        edited({"plugins": {"slots": "memory"}}, plugin_edits())
     assert same(json.loads('{"a": 1, "meta": {"lastTouchedVersion": "2026.9.6"}}'), {"a": 1})
