@@ -49,29 +49,38 @@ def run(
     sources = discover()
     if source not in {*sources, ALL}:
         raise OwnerMustAct(f'there is no source "{one_line(source, 40)}"; choose one of {", ".join([*sources, ALL])}')
+    if own and (forged := _forgeable(source, path, sources)):
+        raise OwnerMustAct(f"anybody in a chat can forge the lines of {forged}; import it without --own")
     name = one_line(agent, MAX_AGENT)
     if not name:
         raise OwnerMustAct("the agent needs a name; leave --agent out for your own agent")
 
     async def work(database: Database) -> Tally:
         async with database.connection() as conn:
-            owner = (await require_owner(conn)).id
+            person = await require_owner(conn)
+        owner, own_ids = person.id, frozenset(person.identities)
         clean, now = await leak_guard(database), datetime.now(UTC)
         new_writer = partial(ImportWriter, database, owner, name, now, own=own, most_trusted=Label.OWNER, clean=clean)
         if not (dry_run or yes) and (model := _paid_model()):
             count = new_writer(dry_run=True)
-            await store_parts(count, source, path, sources, reader())
+            await store_parts(count, source, path, sources, reader(own_ids))
             _confirm(model, count.tally, path)
         writer = new_writer(dry_run=dry_run)
         quiet = as_json or not path.exists()
         with progress_bar("Importing", 0 if quiet else total_bytes(path), quiet=quiet) as advance:
-            await store_parts(writer, source, path, sources, reader(advance))
+            await store_parts(writer, source, path, sources, reader(own_ids, advance))
             if writer.tally.messages and not dry_run:
                 await make_findable(database)
         return writer.tally
 
     tally = with_database(work)
     _report(tally, path, source, sources, dry_run=dry_run, as_json=as_json)
+
+
+def _forgeable(source: str, path: Path, sources: dict[str, Source]) -> str:
+    """The first of the sources that no person's words can be told by; empty if there is none."""
+    names = (part.source for part in parts_of(source, path, sources))
+    return next((name for name in names if sources[name].most_trusted is Label.UNTRUSTED), "")
 
 
 def _paid_model() -> str | None:
@@ -88,9 +97,9 @@ def _confirm(model: str, tally: Tally, path: Path) -> None:
         confirm_unless(False, question, f"{cost} would be embedded by {model}; add --yes to confirm")
 
 
-def reader(advance: Advance | None = None) -> Reader:
-    """A reader of files whose times are in the owner's zone."""
-    return Reader(zone(owners_zone() or "UTC"), advance)
+def reader(own: frozenset[str] = frozenset(), advance: Advance | None = None) -> Reader:
+    """A reader of files whose times are in the owner's zone; `own` are the owner's identities."""
+    return Reader(zone(owners_zone() or "UTC"), advance, own)
 
 
 async def store_parts(
@@ -98,7 +107,8 @@ async def store_parts(
 ) -> None:
     """Store the records of a path, read by a source and by the sources of the files in it."""
     for part in parts_of(source, path, sources):
-        await writer.store(part.source, sources[part.source].read(part.path, reader))
+        of = sources[part.source]
+        await writer.store(part.source, of.read(part.path, reader), of.most_trusted)
 
 
 async def make_findable(database: Database) -> None:
@@ -116,6 +126,8 @@ def _report(tally: Tally, path: Path, source: str, sources: dict[str, Source], *
         print_json({**asdict(tally), "passed": dict(tally.passed), "dry_run": dry_run})
     else:
         echo(f"{'Would import' if dry_run else 'Imported'}: {tally}" + _messages(tally))
+        if tally.proposals:
+            echo("Instructions are proposals: /memory shows them for a week, /memory keep NUMBER accepts one")
         left = {"imported before": tally.known, **tally.passed}
         if any(left.values()):
             echo(f"Left out: {', '.join(f'{count} {why}' for why, count in left.items() if count)}")

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from gateway.domain.memory.memories import Category
+from gateway.domain.principals import Label
 
 ORIGIN = "import:"
 """How the origin of every imported row begins; the source's name follows."""
@@ -23,24 +24,30 @@ class ImportedSession:
 
 @dataclass(frozen=True, slots=True)
 class ImportedMessage:
-    """An imported message; without a `key` of its source it is identified by its content."""
+    """An imported message; without a `key` of its source it is identified by its content.
+
+    `sender` is another person who wrote it, and `label` the best that it can get.
+    """
 
     role: Literal["user", "assistant"]
     text: str
     at: datetime | None
     place: str
     key: str = ""
+    sender: str = ""
+    label: Label = Label.OWNER
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedMemory:
-    """A fact; `place` is its file and line, as in "MEMORY.md:12"."""
+    """A fact; `place` is its file and line, as in "MEMORY.md:12". An instruction is only `proposed` to its person."""
 
     text: str
     place: str
     category: Category = Category.CONTEXT
     tags: tuple[str, ...] = ()
     at: datetime | None = None
+    proposed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

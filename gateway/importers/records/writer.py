@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import assert_never
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import PrincipalId, SessionId
+from gateway.domain.ids import MemoryId, PrincipalId, SessionId
 from gateway.domain.memory.imports import (
     MAX_TEXT,
     ORIGIN,
@@ -24,7 +24,7 @@ from gateway.domain.memory.memories import NewMemory, content_hash
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line, storable
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.memory import memories
+from gateway.store.memory import consolidation, memories
 from gateway.store.transcript import imports
 from gateway.store.transcript.imports import ImportedRow
 from gateway.store.work import schedules
@@ -43,6 +43,8 @@ class Tally:
     messages: int = 0
     tasks: int = 0
     learnings: int = 0
+    proposals: int = 0
+    """Instructions, which wait for their person's yes."""
     known: int = 0
     """Imported before."""
     passed: Counter[str] = field(default_factory=Counter)
@@ -65,16 +67,17 @@ class Tally:
     @property
     def stored(self) -> int:
         """The number of new memories, messages, tasks and learnings."""
-        return self.memories + self.messages + self.tasks + self.learnings
+        return self.memories + self.messages + self.tasks + self.learnings + self.proposals
 
     def add(self, other: "Tally") -> None:
         """Add the counts of a batch."""
-        for name in ("memories", "sessions", "messages", "tasks", "learnings", "known"):
+        for name in ("memories", "sessions", "messages", "tasks", "learnings", "proposals", "known"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def __str__(self) -> str:
         """Such as "47 memories, 12 sessions, 3 tasks, 5 learnings"."""
         counts = {"memory": self.memories, "session": self.sessions, "task": self.tasks, "learning": self.learnings}
+        counts |= {"proposal": self.proposals} if self.proposals else {}
         return ", ".join(f"{count} {_plural(name, count)}" for name, count in counts.items())
 
 
@@ -89,6 +92,7 @@ LEARNING = "learning"
 MAX_NAMESAKES = 100
 MAX_KEY_CHARS = 200
 MAX_PLACE_CHARS = 200
+MAX_SENDER_CHARS = 80
 
 
 @dataclass(slots=True)
@@ -106,6 +110,7 @@ class _Batch:
     """The records of one transaction, by their keys."""
 
     source: str
+    label: Label
     memories: dict[bytes, ImportedMemory] = field(default_factory=dict)
     tasks: dict[bytes, ImportedTask] = field(default_factory=dict)
     said: dict[bytes, tuple[_Conversation, dict[str, ImportedRow]]] = field(default_factory=dict)
@@ -153,9 +158,13 @@ class ImportWriter:
         """The keys that this run has stored, or would have stored in a dry run, of which the database has none."""
         self.tally = Tally()
 
-    async def store(self, source: str, records: Iterable[Record]) -> None:
-        """Store the records in order. An `OwnerMustAct` from reading them ends it, and is noted as damage."""
-        batch, conversation = _Batch(source), None
+    async def store(self, source: str, records: Iterable[Record], most_trusted: Label = Label.OWNER) -> None:
+        """Store the records in order, none trusted more than `most_trusted`.
+
+        An `OwnerMustAct` from reading them ends it, and is noted as damage.
+        """
+        label = max(self._label, most_trusted)
+        batch, conversation = _Batch(source, label), None
         try:
             for record in records:
                 if isinstance(record, ImportedSession):
@@ -167,7 +176,7 @@ class ImportWriter:
                     self._add_record(batch, record)
                 if batch.full:
                     await self._flush(batch)
-                    batch = _Batch(source)
+                    batch = _Batch(source, label)
         except OwnerMustAct as error:
             self.tally.damage(source, str(error))
         await self._flush(batch)
@@ -189,7 +198,8 @@ class ImportWriter:
 
     def _add_message(self, batch: _Batch, conversation: _Conversation | None, message: ImportedMessage) -> None:
         if conversation is None:
-            raise ValueError(f"{message.place}: a message before its session")
+            self.tally.damage(self._place(message), "a message outside of a conversation; skipped")
+            return
         text = self._clean(storable(message.text))
         if len(text) > MAX_TEXT:
             self.tally.damage(self._place(message), f"only the first {MAX_TEXT:,} characters of the message were taken")
@@ -197,10 +207,13 @@ class ImportWriter:
         conversation.last_at = message.at or conversation.last_at
         own_key = message.key if len(message.key) <= MAX_KEY_CHARS else _key(message.key).hex()
         key = storable(own_key) or _content_key(message, conversation.untimed)
-        label = self._label if message.role == "user" else max(self._label, Label.KNOWN)
+        label = max(batch.label, message.label, Label.OWNER if message.role == "user" else Label.KNOWN)
         _, rows = batch.said.setdefault(conversation.key, (conversation, {}))
-        rows.setdefault(key, ImportedRow(key, message.role, text, conversation.last_at, label))
+        rows.setdefault(key, ImportedRow(key, message.role, text, conversation.last_at, label, self._sender(message)))
         batch.grow(text)
+
+    def _sender(self, message: ImportedMessage) -> str:
+        return one_line(self._clean(message.sender), MAX_SENDER_CHARS)
 
     async def _flush(self, batch: _Batch) -> None:
         if batch.size:
@@ -218,10 +231,10 @@ class ImportWriter:
         done.known += len(known & keys)
         for key, memory in batch.memories.items():
             if key not in known:
-                await self._remember(tx, batch.source, key, memory, done)
+                await self._remember(tx, batch, key, memory, done)
         for key, task in batch.tasks.items():
             if key not in known:
-                await self._add_task(tx, batch.source, key, task)
+                await self._add_task(tx, batch, key, task)
                 done.tasks += 1
         for key, (conversation, rows) in batch.said.items():
             session = await imports.session_of(tx, self._principal, self._agent, key) if key in known else None
@@ -231,29 +244,38 @@ class ImportWriter:
                 done.known += len(rows)
         return done
 
-    async def _remember(self, tx: Connection, source: str, key: bytes, memory: ImportedMemory, done: Tally) -> None:
+    async def _remember(self, tx: Connection, batch: _Batch, key: bytes, memory: ImportedMemory, done: Tally) -> None:
         if not self._dry_run:
             new = NewMemory(
                 self._clean(memory.text),
                 memory.category,
                 tags=tuple(map(self._clean, memory.tags)),
-                label=self._label,
-                origin=f"{ORIGIN}{source}",
+                label=batch.label,
+                origin=f"{ORIGIN}{batch.source}",
                 agent=self._agent,
                 event_at=memory.at,
             )
-            stored, is_new = await memories.add(tx, self._principal, new)
-            learned = stored.id if stored.label >= self._label else None  # a better trusted source had it already
-            await imports.note(tx, self._principal, self._agent, key, source, self._place(memory), memory=learned)
+            learned, is_new = await self._learned(tx, new, proposed=memory.proposed)
+            place = self._place(memory)
+            await imports.note(tx, self._principal, self._agent, key, batch.source, place, memory=learned)
             if not is_new:
                 done.known += 1
                 return
-        if LEARNING in memory.tags:
+        if memory.proposed:
+            done.proposals += 1
+        elif LEARNING in memory.tags:
             done.learnings += 1
         else:
             done.memories += 1
 
-    async def _add_task(self, tx: Connection, source: str, key: bytes, task: ImportedTask) -> None:
+    async def _learned(self, tx: Connection, new: NewMemory, *, proposed: bool) -> tuple[MemoryId | None, bool]:
+        """Remember or propose it; returns its row, and whether it is new."""
+        if proposed:
+            return None, await consolidation.propose(tx, self._principal, new)
+        stored, is_new = await memories.add(tx, self._principal, new)
+        return (stored.id if stored.label >= new.label else None), is_new  # None: a better trusted source had it
+
+    async def _add_task(self, tx: Connection, batch: _Batch, key: bytes, task: ImportedTask) -> None:
         """Add a task to the backlog, named by its first words and, if that name is in use, a number."""
         if self._dry_run:
             return
@@ -262,12 +284,13 @@ class ImportWriter:
         for number in range(1, MAX_NAMESAKES):
             named = f"{name} ({number})" if number > 1 else name
             definition = define(now=self._now, zone=None, name=named, prompt=text[:MAX_PROMPT])
-            origin = f"{ORIGIN}{source}"
+            origin = f"{ORIGIN}{batch.source}"
             row = await schedules.add(
-                tx, self._principal, definition, next_run_at=None, origin=origin, label=self._label
+                tx, self._principal, definition, next_run_at=None, origin=origin, label=batch.label
             )
             if row is not None:
-                await imports.note(tx, self._principal, self._agent, key, source, self._place(task), schedule=row.id)
+                place = self._place(task)
+                await imports.note(tx, self._principal, self._agent, key, batch.source, place, schedule=row.id)
                 return
         self.tally.damage(self._place(task), f'there are {MAX_NAMESAKES} schedules called "{name}"; rename one of them')
 

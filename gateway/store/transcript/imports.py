@@ -23,6 +23,7 @@ class ImportedRow:
     text: str
     at: datetime
     label: Label
+    sender: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,9 @@ async def append(
 ) -> None:
     """Add messages that the session lacks, in order; none of them waits for an answer."""
     sql = """with said as (
-               select * from unnest($4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::smallint[], $9::int[])
-                 with ordinality as s (key, kind, text, at, label, tokens, place)
+               select * from unnest($4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::smallint[], $9::int[],
+                                    $10::text[])
+                 with ordinality as s (key, kind, text, at, label, tokens, sender, place)
              ), place as (
                update sessions set next_seq = next_seq + (select count(*) from said)::int,
                  label = greatest(label, (select max(label) from said)),
@@ -107,9 +109,9 @@ async def append(
                where id = $1 returning next_seq - (select count(*) from said)::int as first
              )
              insert into messages (session_id, principal_id, seq, kind, text, label, origin, platform_id, sent_at,
-                                   created_at, closed_at, tokens)
+                                   created_at, closed_at, tokens, sender)
              select $1, $2, place.first + s.place - 1, s.kind, s.text, s.label, $3, s.key, s.at, s.at,
-                    case when s.kind = 'user' then now() end, s.tokens
+                    case when s.kind = 'user' then now() end, s.tokens, s.sender
              from said s, place order by s.place"""
     await tx.execute(
         sql,
@@ -122,6 +124,7 @@ async def append(
         [row.at for row in rows],
         [row.label for row in rows],
         [estimate(row.text) for row in rows],
+        [storable(row.sender) for row in rows],
     )
 
 
