@@ -36,6 +36,8 @@ class Source:
     parts: Callable[[Path], Sequence[Part]] = lambda _path: ()
     """The files in it that other sources read first."""
     most_trusted: Label = Label.OWNER
+    labelled: bool = False
+    """Whether its records have proven labels, which the import takes as they are."""
 
 
 def named(name: str) -> Callable[[Path], bool]:
@@ -65,6 +67,7 @@ def parts_of(name: str, path: Path, sources: dict[str, Source]) -> Iterator[Part
         raise OwnerMustAct(f"{path} does not exist; name the file or folder to import")
     if name == ALL:
         names = [each for each, source in sources.items() if source.matches(path)]
+        names = [PASSPORT] if PASSPORT in names else names  # which has all that the files beside it have
         if not names:
             expected = "; ".join(f"{each}: {source.expects}" for each, source in sources.items())
             raise OwnerMustAct(f"nothing to import was found in {path}. Sources are {expected}")
@@ -73,5 +76,6 @@ def parts_of(name: str, path: Path, sources: dict[str, Source]) -> Iterator[Part
     yield from dict.fromkeys(part for each in names for part in (*sources[each].parts(path), Part(each, path)))
 
 
+PASSPORT = "passport"
 ALL = "all"
 """The name that stands for every source that matches."""

@@ -24,6 +24,7 @@ SILENT = frozenset({"HEARTBEAT_OK", "NO_REPLY"})
 
 _EVENT = TypeAdapter(dict[str, JsonValue])
 _NOTES = (
+    ("passport", "memories.jsonl"),
     ("memory-md", "MEMORY.md"),
     ("memory-md", "memory/MEMORY.md"),
     ("memory-md", "memories/MEMORY.md"),
@@ -86,10 +87,15 @@ def _workspaces(path: Path) -> tuple[Path, ...]:
 
 
 def _parts(path: Path) -> list[Part]:
-    """The notes of a workspace, or of the workspaces in a state folder; a dated one is a daily log."""
+    """The notes of a workspace, or of the workspaces in a state folder; a dated one is a daily log.
+
+    A passport has all that its MEMORY.md has.
+    """
     found = [Part(name, file) for root in _workspaces(path) for name, at in _NOTES for file in sorted(root.glob(at))]
     read = {part.path for part in found if part.source == "memory-md"}
-    return [part for part in found if part.source != "notes-md" or not (day_of(part.path) or part.path in read)]
+    left = {"memory-md"} if any(part.source == "passport" for part in found) else set()
+    notes = [part for part in found if part.source != "notes-md" or not (day_of(part.path) or part.path in read)]
+    return [part for part in notes if part.source not in left]
 
 
 def _lines(file: Path, reader: Reader) -> Iterator[tuple[int, str]]:

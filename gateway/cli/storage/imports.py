@@ -1,7 +1,8 @@
 """`supaclaw import`: import memories, conversations and tasks of other programs."""
 
 import os
-from dataclasses import asdict
+import sys
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -11,9 +12,9 @@ import typer
 
 from gateway.background.budgets import FREE_ROWS, PAID_PREFIX, estimate_embedding
 from gateway.cli.connections.database import leak_guard, owners_zone, require_owner, with_database
-from gateway.cli.terminal.console import Advance, echo, progress_bar
+from gateway.cli.terminal.console import echo, progress_bar
 from gateway.cli.terminal.output import AsJson, print_json
-from gateway.cli.terminal.questions import Yes, confirm_unless
+from gateway.cli.terminal.questions import Yes, ask_yes_or_no, confirm_unless
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
@@ -21,10 +22,12 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import zone
 from gateway.importers import ALL, Source, discover, parts_of
+from gateway.importers.passport import is_foreign, seal_of
 from gateway.importers.records.files import Reader, total_bytes
 from gateway.importers.records.writer import ImportWriter, Tally
 from gateway.store.connection.pool import Database
 from gateway.store.memory import indexing
+from gateway.store.people.principals import PrincipalRow
 
 SHOWN = 20
 """Most damaged places in a report."""
@@ -58,17 +61,19 @@ def run(
     async def work(database: Database) -> Tally:
         async with database.connection() as conn:
             person = await require_owner(conn)
-        owner, own_ids = person.id, frozenset(person.identities)
+        owner, files = person.id, reader(person)
+        if not dry_run and any(is_foreign(part.path, files) for part in parts_of(source, path, sources)):
+            files = replace(files, vouched=yes or _vouched(path))
         clean, now = await leak_guard(database), datetime.now(UTC)
         new_writer = partial(ImportWriter, database, owner, name, now, own=own, most_trusted=Label.OWNER, clean=clean)
         if not (dry_run or yes) and (model := _paid_model()):
             count = new_writer(dry_run=True)
-            await store_parts(count, source, path, sources, reader(own_ids))
+            await store_parts(count, source, path, sources, files)
             _confirm(model, count.tally, path)
         writer = new_writer(dry_run=dry_run)
         quiet = as_json or not path.exists()
         with progress_bar("Importing", 0 if quiet else total_bytes(path), quiet=quiet) as advance:
-            await store_parts(writer, source, path, sources, reader(own_ids, advance))
+            await store_parts(writer, source, path, sources, replace(files, advance=advance))
             if writer.tally.messages and not dry_run:
                 await make_findable(database)
         return writer.tally
@@ -97,9 +102,16 @@ def _confirm(model: str, tally: Tally, path: Path) -> None:
         confirm_unless(False, question, f"{cost} would be embedded by {model}; add --yes to confirm")
 
 
-def reader(own: frozenset[str] = frozenset(), advance: Advance | None = None) -> Reader:
-    """A reader of files whose times are in the owner's zone; `own` are the owner's identities."""
-    return Reader(zone(owners_zone() or "UTC"), advance, own)
+def _vouched(path: Path) -> bool:
+    """Ask whether memories that this gateway has not sealed are known; where nobody can answer they are untrusted."""
+    question = f"{path} was not written by this gateway. Take its memories as known, not as untrusted?"
+    return sys.stdin.isatty() and ask_yes_or_no(question)
+
+
+def reader(owner: PrincipalRow) -> Reader:
+    """A reader of the owner's files, whose times are in their zone."""
+    seal = seal_of(Environment.read(os.environ).data, owner.id)
+    return Reader(zone(owners_zone() or "UTC"), own=frozenset(owner.identities), seal=seal)
 
 
 async def store_parts(
@@ -108,7 +120,7 @@ async def store_parts(
     """Store the records of a path, read by a source and by the sources of the files in it."""
     for part in parts_of(source, path, sources):
         of = sources[part.source]
-        await writer.store(part.source, of.read(part.path, reader), of.most_trusted)
+        await writer.store(part.source, of.read(part.path, reader), of.most_trusted, labelled=of.labelled)
 
 
 async def make_findable(database: Database) -> None:

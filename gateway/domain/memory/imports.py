@@ -39,6 +39,19 @@ class ImportedMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class Carried:
+    """What only a passport knows of a memory; `sources` are the keys of the messages that it was learned from."""
+
+    importance: float = 0.5
+    agent: str = ""
+    learned_at: datetime | None = None
+    valid_to: datetime | None = None
+    superseded_at: datetime | None = None
+    sources: tuple[str, ...] = ()
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ImportedMemory:
     """A fact; `place` is its file and line, as in "MEMORY.md:12". An instruction is only `proposed` to its person."""
 
@@ -48,6 +61,8 @@ class ImportedMemory:
     tags: tuple[str, ...] = ()
     at: datetime | None = None
     proposed: bool = False
+    label: Label = Label.OWNER
+    carried: Carried = Carried()
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,10 @@ class Reader:
     advance: Callable[[int], None] | None = None
     own: frozenset[str] = frozenset()
     """The identities of the person whose data it is, such as "telegram:123"."""
+    seal: Callable[[str], str] = lambda _text: ""
+    """The MAC of a line of a passport, by this gateway's key."""
+    vouched: bool = False
+    """Whether the person takes a passport that this gateway has not sealed as known."""
 
     def lines(self, path: Path) -> Iterator[Line]:
         """Yield the lines of a text file in UTF-8, UTF-16 with a mark, or line by line in Windows-1252."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 from typing import assert_never
 
@@ -26,7 +27,7 @@ from gateway.domain.text.texts import one_line, storable
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.memory import consolidation, memories
 from gateway.store.transcript import imports
-from gateway.store.transcript.imports import ImportedRow
+from gateway.store.transcript.imports import PASSPORT, ImportedRow
 from gateway.store.work import schedules
 from gateway.timetable.schedules import LONGEST_NAME, MAX_PROMPT, define
 
@@ -111,6 +112,8 @@ class _Batch:
 
     source: str
     label: Label
+    answers: Label
+    """The best label of what an assistant said."""
     memories: dict[bytes, ImportedMemory] = field(default_factory=dict)
     tasks: dict[bytes, ImportedTask] = field(default_factory=dict)
     said: dict[bytes, tuple[_Conversation, dict[str, ImportedRow]]] = field(default_factory=dict)
@@ -151,6 +154,7 @@ class ImportWriter:
         self._principal = principal
         self._agent = agent
         self._now = now
+        self._most_trusted = most_trusted
         self._label = max(most_trusted, Label.OWNER if own else Label.KNOWN)
         self._dry_run = dry_run
         self._clean = clean
@@ -158,13 +162,16 @@ class ImportWriter:
         """The keys that this run has stored, or would have stored in a dry run, of which the database has none."""
         self.tally = Tally()
 
-    async def store(self, source: str, records: Iterable[Record], most_trusted: Label = Label.OWNER) -> None:
-        """Store the records in order, none trusted more than `most_trusted`.
+    async def store(
+        self, source: str, records: Iterable[Record], most_trusted: Label = Label.OWNER, *, labelled: bool = False
+    ) -> None:
+        """Store the records in order, none trusted more than `most_trusted`; `labelled` ones have proven labels.
 
         An `OwnerMustAct` from reading them ends it, and is noted as damage.
         """
-        label = max(self._label, most_trusted)
-        batch, conversation = _Batch(source, label), None
+        label = max(self._most_trusted if labelled else self._label, most_trusted)
+        new_batch = partial(_Batch, source, label, label if labelled else max(label, Label.KNOWN))
+        batch, conversation = new_batch(), None
         try:
             for record in records:
                 if isinstance(record, ImportedSession):
@@ -176,7 +183,7 @@ class ImportWriter:
                     self._add_record(batch, record)
                 if batch.full:
                     await self._flush(batch)
-                    batch = _Batch(source, label)
+                    batch = new_batch()
         except OwnerMustAct as error:
             self.tally.damage(source, str(error))
         await self._flush(batch)
@@ -184,7 +191,8 @@ class ImportWriter:
     def _add_record(self, batch: _Batch, record: ImportedMemory | ImportedTask | Passed | Damaged) -> None:
         match record:
             case ImportedMemory():
-                batch.memories.setdefault(_key("memory", content_hash(storable(record.text)).hex()), record)
+                ended = [record.carried.superseded_at.isoformat()] if record.carried.superseded_at else []
+                batch.memories.setdefault(_key("memory", content_hash(storable(record.text)).hex(), *ended), record)
                 batch.grow(record.text)
             case ImportedTask():
                 batch.tasks.setdefault(_key("task", content_hash(storable(record.text)).hex()), record)
@@ -207,7 +215,7 @@ class ImportWriter:
         conversation.last_at = message.at or conversation.last_at
         own_key = message.key if len(message.key) <= MAX_KEY_CHARS else _key(message.key).hex()
         key = storable(own_key) or _content_key(message, conversation.untimed)
-        label = max(batch.label, message.label, Label.OWNER if message.role == "user" else Label.KNOWN)
+        label = max(message.label, batch.label if message.role == "user" else batch.answers)
         _, rows = batch.said.setdefault(conversation.key, (conversation, {}))
         rows.setdefault(key, ImportedRow(key, message.role, text, conversation.last_at, label, self._sender(message)))
         batch.grow(text)
@@ -229,9 +237,6 @@ class ImportWriter:
         known = await imports.known_keys(tx, self._principal, self._agent, {*keys, *batch.said})
         known |= self._stored_keys & keys
         done.known += len(known & keys)
-        for key, memory in batch.memories.items():
-            if key not in known:
-                await self._remember(tx, batch, key, memory, done)
         for key, task in batch.tasks.items():
             if key not in known:
                 await self._add_task(tx, batch, key, task)
@@ -239,23 +244,17 @@ class ImportWriter:
         for key, (conversation, rows) in batch.said.items():
             session = await imports.session_of(tx, self._principal, self._agent, key) if key in known else None
             if session or key not in known:
-                await self._append(tx, batch.source, conversation, session, rows, done)
+                await self._append(tx, batch, conversation, session, rows, done)
             else:  # the session was deleted after its import
                 done.known += len(rows)
+        for key, memory in batch.memories.items():  # after the messages that it was learned from
+            if key not in known:
+                await self._remember(tx, batch, key, memory, done)
         return done
 
     async def _remember(self, tx: Connection, batch: _Batch, key: bytes, memory: ImportedMemory, done: Tally) -> None:
         if not self._dry_run:
-            new = NewMemory(
-                self._clean(memory.text),
-                memory.category,
-                tags=tuple(map(self._clean, memory.tags)),
-                label=batch.label,
-                origin=f"{ORIGIN}{batch.source}",
-                agent=self._agent,
-                event_at=memory.at,
-            )
-            learned, is_new = await self._learned(tx, new, proposed=memory.proposed)
+            learned, is_new = await self._learned(tx, batch, memory)
             place = self._place(memory)
             await imports.note(tx, self._principal, self._agent, key, batch.source, place, memory=learned)
             if not is_new:
@@ -268,12 +267,30 @@ class ImportWriter:
         else:
             done.memories += 1
 
-    async def _learned(self, tx: Connection, new: NewMemory, *, proposed: bool) -> tuple[MemoryId | None, bool]:
-        """Remember or propose it; returns its row, and whether it is new."""
-        if proposed:
+    async def _learned(self, tx: Connection, batch: _Batch, memory: ImportedMemory) -> tuple[MemoryId | None, bool]:
+        """Remember or propose it; returns its row, None if a better trusted source had it, and whether it is new."""
+        carried = memory.carried
+        new = NewMemory(
+            self._clean(memory.text),
+            memory.category,
+            carried.importance,
+            tags=tuple(map(self._clean, memory.tags)),
+            pinned=carried.pinned,
+            label=max(batch.label, memory.label),
+            origin=f"{ORIGIN}{batch.source}",
+            agent=carried.agent or self._agent,
+            sources=tuple((await imports.carried_messages(tx, self._principal, carried.sources)).values()),
+            event_at=memory.at,
+            created_at=carried.learned_at,
+        )
+        if memory.proposed:
             return None, await consolidation.propose(tx, self._principal, new)
+        if carried.superseded_at and await memories.was_replaced(tx, self._principal, new, carried.superseded_at):
+            return None, False
         stored, is_new = await memories.add(tx, self._principal, new)
-        return (stored.id if stored.label >= new.label else None), is_new  # None: a better trusted source had it
+        if is_new and (carried.valid_to or carried.superseded_at):
+            await memories.end(tx, stored.id, carried.valid_to, carried.superseded_at)
+        return (stored.id if stored.label >= new.label else None), is_new
 
     async def _add_task(self, tx: Connection, batch: _Batch, key: bytes, task: ImportedTask) -> None:
         """Add a task to the backlog, named by its first words and, if that name is in use, a number."""
@@ -297,7 +314,7 @@ class ImportWriter:
     async def _append(
         self,
         tx: Connection,
-        source: str,
+        batch: _Batch,
         conversation: _Conversation,
         session: SessionId | None,
         rows: dict[str, ImportedRow],
@@ -305,6 +322,8 @@ class ImportWriter:
     ) -> None:
         """Add the messages that the session lacks; without a session, start one."""
         known = await imports.said(tx, session, rows) if session else set()
+        if batch.source == PASSPORT:  # this gateway may still have the messages themselves
+            known |= (await imports.carried_messages(tx, self._principal, rows)).keys()
         fresh = [row for key, row in rows.items() if key not in known]
         done.known += len(rows) - len(fresh)
         if not fresh:
@@ -316,8 +335,8 @@ class ImportWriter:
         if session is None:
             session = await imports.start(tx, self._principal, self._agent, fresh[0].at)
             key, place = conversation.key, self._place(conversation.session)
-            await imports.note(tx, self._principal, self._agent, key, source, place, session=session)
-        await imports.append(tx, session, self._principal, f"{ORIGIN}{source}", fresh)
+            await imports.note(tx, self._principal, self._agent, key, batch.source, place, session=session)
+        await imports.append(tx, session, self._principal, f"{ORIGIN}{batch.source}", fresh)
 
     def _place(self, record: ImportedMemory | ImportedMessage | ImportedSession | ImportedTask | Damaged) -> str:
         """Where a record was read, which may quote a title. It is cleaned first: a cut secret can't be found."""
