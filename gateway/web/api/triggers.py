@@ -105,7 +105,7 @@ async def trigger(request: Request, site: AtSite, caller: Sender, key: Key = Non
     if key and body.idempotency_key not in {None, key}:
         raise Refused(400, "invalid_request", "The header and the body name different keys.", param="idempotency_key")
     source, key = _source(caller, body.source), body.idempotency_key or key
-    return await _queued(site, TriggerRequest(source, body.content, caller.account, body.session, body.deliver_to, key))
+    return await queued(site, TriggerRequest(source, body.content, caller.account, body.session, body.deliver_to, key))
 
 
 @router.post("/trigger/{source}", status_code=202, openapi_extra=_ANYTHING)
@@ -120,7 +120,7 @@ async def hook(
 ) -> QueuedTask:
     """Send a trigger from a program with a fixed request format: the raw body is the content."""
     content = body_text(await request.body())
-    return await _queued(
+    return await queued(
         site, TriggerRequest(_source(caller, source), content, caller.account, session, deliver_to, key)
     )
 
@@ -135,7 +135,8 @@ def _source(caller: Caller, named: str | None) -> str:
     return source
 
 
-async def _queued(site: Site, sent: TriggerRequest) -> QueuedTask:
+async def queued(site: Site, sent: TriggerRequest) -> QueuedTask:
+    """Queue a trigger; raises `Refused` if it is empty, or too many wait."""
     if not sent.content.strip():
         raise Refused(400, "invalid_request", "The content is empty; say what happened.")
     try:

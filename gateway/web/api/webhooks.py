@@ -1,9 +1,15 @@
-"""Webhooks of platforms: the channel checks its own secret, and responds once the update is committed."""
+"""Webhooks of platforms, whose channel checks its own secret, and of sources that sign what they send.
+
+Both respond once it is committed.
+"""
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import PlainTextResponse, Response
 
 from gateway.domain.channels.channel import WebhookChannel
+from gateway.flow.unattended.triggers import TriggerRequest
+from gateway.secrets.signatures import SignedSource
+from gateway.web.api.triggers import body_text, queued
 from gateway.web.auth.access import Caller, Requirement, client_of
 from gateway.web.http.errors import Refused
 from gateway.web.site import site_of
@@ -16,6 +22,9 @@ router = APIRouter()
 
 async def _platform(request: Request) -> Caller:
     name, site = request.path_params["name"], site_of(request)
+    if name in site.trees.triggers.signed():  # the signature is of the body, which is not read yet
+        site.rate_limiter.spend(f"webhook {name}")
+        return Caller(f"webhook {name}", frozenset())
     if (wrong := _channel(request).refuses(request.headers)) is None:
         return Caller(f"webhook {name}", frozenset())
     refused = Refused(wrong.status, None, wrong.text)
@@ -28,9 +37,24 @@ async def _platform(request: Request) -> Caller:
     dependencies=[Depends(Requirement(_platform, "webhook", MAX_UPDATE))],
 )
 async def deliver(request: Request) -> Response:
-    """Deliver an update of a platform to its channel."""
+    """Deliver an update of a platform to its channel, or an event of a signed source to the agent."""
+    if source := site_of(request).trees.triggers.signed().get(request.path_params["name"]):
+        return await _trigger(request, source, await request.body())
     reply = await _channel(request).deliver(await request.body())
     return PlainTextResponse(reply.text, reply.status)
+
+
+async def _trigger(request: Request, source: SignedSource, body: bytes) -> Response:
+    site, name, headers = site_of(request), request.path_params["name"], request.headers
+    if not source.verifies(headers, body, site.clock.now().timestamp()):
+        refused = Refused(401, "wrong_signature", "The body isn't signed with this source's secret, or too long ago.")
+        raise site.throttle.failed(client_of(request), refused)
+    event = headers.get("x-github-event", "") if source.kind == "github" else ""
+    if event == "ping":
+        return PlainTextResponse("pong")
+    content = "\n\n".join(filter(None, [event, body_text(body)]))
+    sent = TriggerRequest(name, content, f"webhook {name}", key=source.delivery(headers))
+    return PlainTextResponse(str((await queued(site, sent)).task_id), 202)
 
 
 def _channel(request: Request) -> WebhookChannel:
