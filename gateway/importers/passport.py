@@ -142,6 +142,4 @@ def _parts(path: Path) -> list[Part]:
     return [Part("passport", path / FILE)] if path.is_dir() else []
 
 
-SOURCES = {
-    "passport": Source("what `supaclaw export` wrote", _is_passport, _read, _parts, labelled=True),
-}
+SOURCES = {"passport": Source("what `supaclaw export` wrote", _is_passport, _read, _parts, labelled=True)}

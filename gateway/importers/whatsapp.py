@@ -107,9 +107,6 @@ def _months_first(lines: Iterable[Line]) -> bool:
 
 SOURCES = {
     "whatsapp": Source(
-        "a chat that WhatsApp exported, as _chat.txt or ZIP",
-        _matches,
-        _read,
-        most_trusted=Label.UNTRUSTED,
+        "a chat that WhatsApp exported, as _chat.txt or ZIP", _matches, _read, most_trusted=Label.UNTRUSTED
     )
 }

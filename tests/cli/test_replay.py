@@ -13,8 +13,9 @@ from gateway.store.transcript import sessions
 from tests.cli.conftest import Done, Supaclaw
 from tests.fakes.openai_server import Call, FakeModels, Rule
 
-ENTRIES = """insert into messages (session_id, principal_id, seq, kind, text, label, origin, final, call_id, tool, task_id,
-    ordinal, sent_at, created_at, closed_at)
+ENTRIES = """
+  insert into messages (session_id, principal_id, seq, kind, text, label, origin, final, call_id, tool, task_id,
+                        ordinal, sent_at, created_at, closed_at)
   select $1, $2, seq, kind, text, 0, 'web', true, call, tool, $3, case when call is not null then 0 end,
     '2026-03-01 12:00Z', '2026-03-01 12:00Z', now()
   from (values (1, 'user', 'How warm is it in Lisbon?', null, null),
@@ -45,7 +46,7 @@ async def replayed(supaclaw: Supaclaw, place: Path, *more: str, rules: tuple[Rul
     async with FakeModels(*rules) as models:
         config = {"models": {"providers": {"openai": {"base_url": models.base_url}}}}
         (place / "config.json").write_text(json.dumps(config))
-        arguments = ("replay", "--from", "2026-03-01", "--model", "openai/mini", *more)
+        arguments = ("replay", "--from", "2026-03-01", "--model", "openai/gpt-4o-mini", *more)
         return await asyncio.to_thread(supaclaw, *arguments), models
 
 
@@ -80,12 +81,13 @@ async def test_a_provider_that_has_not_seen_them_is_asked_about_and_nothing_is_s
     refused, models = await replayed(supaclaw, place, rules=())
 
     assert refused.code == 1
-    assert "openai/mini has not seen these conversations; add --yes" in refused.err
+    assert "openai/gpt-4o-mini has not seen these conversations; add --yes" in refused.err
     assert not models.asked
     empty = await asyncio.to_thread(supaclaw, "replay", "--from", "2020-01-01", "--model", "openai/mini")
     assert "there are no answered turns of yours in this time" in empty.err
     spent, models = await replayed(supaclaw, place, "--yes", "--budget", "0", rules=())
-    assert "Not answered: the budget is used up" in spent.out or models.asked
+    assert "Not answered: the budget is used up" in spent.out
+    assert not models.asked
     async with await Database.connect(dsn) as database, database.connection() as conn:
         assert await conn.fetchval("select count(*) from messages") == 4
         assert await conn.fetchval("select count(*) from tasks") == 0

@@ -37,9 +37,9 @@ def replay(
     ] = None,
     yes: Yes = False,
 ) -> None:
-    """Put your conversations of some days to another model, and print what differs, as Markdown.
+    """Put past days to another model, and compare.
 
-    Tools answer from the record; nothing is sent, changed or stored.
+    Prints Markdown. Tools answer from the record; nothing is sent, changed or stored.
     """
     first, last = owners_moment(since), owners_moment(until or since, end=True)
     assert first is not None, "the option is required"

@@ -76,7 +76,7 @@ def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that does not exist yet.")],
     to: Annotated[Program | None, typer.Option(help="Also lay the memories out as this program reads them.")] = None,
 ) -> None:
-    """Write persona, skills, memories and transcripts to a folder, which `supaclaw import all DIR` reads."""
+    """Write persona, skills, memories and transcripts to a folder."""
     with _new_folder(folder) as half:
         found = with_database(lambda database: _export(database, half, to))
     echo(f"{folder}: {found}")
