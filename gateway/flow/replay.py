@@ -27,7 +27,7 @@ NOT_RECORDED = json.dumps({"error": "not_recorded", "message": "This is a replay
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """What was asked, with what came before it, and what the agent did and answered."""
+    """A turn as it was: the question, the conversation before it, and the calls and words of the agent."""
 
     before: tuple[Entry, ...]
     asked: tuple[UserText, ...]

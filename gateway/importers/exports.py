@@ -68,9 +68,10 @@ def _at(fields: Fields, path: str) -> JsonValue:
 
 
 def _nested(messages: list[Fields]) -> Iterator[Fields]:
-    for message in messages:
-        yield message
-        yield from _nested(items_of(message.get("children")))
+    left = messages[::-1]
+    while left:
+        yield (message := left.pop())
+        left += items_of(message.get("children"))[::-1]
 
 
 _OPEN_WEBUI = _Chats("id", "title", "created_at", "chat.messages", "id", "role", ("content",), "timestamp", ROLES)
@@ -154,7 +155,7 @@ def _telegram(place: str, found: ArrayItem, reader: Reader) -> Iterator[Record]:
         yield Passed("empty")
         return
     seconds = text_or_empty(value.get("date_unixtime"))
-    at = time_of(int(seconds)) if seconds.isdecimal() else time_of(value.get("date"))
+    at = time_of(float(seconds)) if seconds.isdecimal() else time_of(value.get("date"))
     forwarded = text_or_empty(value.get("forwarded_from"))
     own = f"telegram:{text_or_empty(value.get('from_id')).removeprefix('user')}" in reader.own and not forwarded
     yield _said(words, at, place, str(value.get("id")), forwarded or text_or_empty(value.get("from")), own=own)
@@ -164,13 +165,13 @@ def _telegram_part(part: JsonValue) -> str:
     return part if isinstance(part, str) else text_or_empty(fields_of(part).get("text"))
 
 
-_SLACK_KINDS = {None, "bot_message", "thread_broadcast", "me_message", "file_share"}
+_SLACK_KINDS = {"", "bot_message", "thread_broadcast", "me_message", "file_share"}
 
 
 def _slack(place: str, found: ArrayItem, reader: Reader) -> Iterator[Record]:
     """Yield a message; a folder is a conversation."""
     value, user = found.value, text_or_empty(found.value.get("user"))
-    if value.get("type") != "message" or value.get("subtype") not in _SLACK_KINDS:
+    if value.get("type") != "message" or text_or_empty(value.get("subtype")) not in _SLACK_KINDS:
         yield Passed("notices")
         return
     profile = fields_of(value.get("user_profile"))

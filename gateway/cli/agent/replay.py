@@ -33,7 +33,10 @@ def replay(
     until: Annotated[str | None, typer.Option("--to", metavar="DAY", help="The last day (default: the first).")] = None,
     budget: Annotated[float, typer.Option(min=0, metavar="USD", help="The most that it may cost.")] = 1.0,
     agents: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Another AGENTS.md (default: that of the workspace).")
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, metavar="FILE", help="Another AGENTS.md (default: that of the workspace)."
+        ),
     ] = None,
     yes: Yes = False,
 ) -> None:
@@ -65,7 +68,7 @@ def _system(agents: Path | None) -> str:
     """The persona, trusted no more than anything: nothing can be done here."""
     workspace = Workspace(Environment.read(os.environ).workspace)
     found = Persona(workspace).load()
-    own = found.agents if agents is None else agents.read_text(encoding="utf-8")
+    own = found.agents if agents is None else agents.read_text(encoding="utf-8", errors="replace")
     texts = (own, found.soul, found.tools, found.user)
     return system_prompt([PromptPart(text, Label.UNTRUSTED) for text in texts], Label.UNTRUSTED)
 

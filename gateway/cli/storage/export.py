@@ -125,7 +125,10 @@ def _layout(to: Program, lines: list[str], folder: Path) -> dict[str, str]:
             texts.setdefault(row["category"], []).append(row["text"] + day)
     bullets = {name: "".join(f"- {indent(text, '  ').strip()}\n" for text in each) for name, each in texts.items()}
     sections = "\n".join(f"## {name.capitalize()}\n\n{each}" for name, each in bullets.items())
-    soul, user = (file.read_text() if (file := folder / f"{name}.md").exists() else "" for name in ("SOUL", "USER"))
+    soul, user = (
+        file.read_text(errors="replace") if (file := folder / f"{name}.md").exists() else ""
+        for name in ("SOUL", "USER")
+    )
     match to:
         case Program.MARKDOWN:
             return {f"memories/{name}.md": f"# {name.capitalize()}\n\n{each}" for name, each in bullets.items()}

@@ -40,7 +40,7 @@ class ImportedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What only a passport knows of a memory; `sources` are the keys of the messages that it was learned from."""
+    """The facts of a memory that only a passport has; `sources` are the keys of the messages it was learned from."""
 
     importance: float = 0.5
     agent: str = ""

@@ -11,7 +11,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all
 
 MOST = 100
-"""Events of a kind that are read at once."""
+"""Events that are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +46,16 @@ select * from (
          jsonb_build_object('message', m.id, 'session', m.session_id) as data, m.text
   from messages m join sessions s on s.id = m.session_id
   where m.id > $2 and m.principal_id = $1 and m.kind = 'assistant' and m.final and not s.unattended
-    and m.origin not like 'import:%' and m.created_at < now() - interval '2 seconds'
-    and m.id < coalesce((select min(message_id) from outbox where principal_id = $1 and message_id > $2
-                           and state in ('pending', 'sending') and created_at > now() - interval '1 hour'), m.id + 1)
-  order by m.id limit $5) answers
-union all select * from (
-  select 'review.asked', id::text, created_at, jsonb_build_object('review', id, 'kind', kind), preview
-  from reviews where id > $3 and asked_id = $1 and created_at < now() - interval '2 seconds'
-  order by id limit $5) asked
-union all select * from (
-  select 'task.ended', to_char(updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), updated_at,
+    and m.origin not like 'import:%' and m.id < coalesce((
+      select min(message_id) from outbox where principal_id = $1 and message_id > $2 and state in ('pending', 'sending')
+        and created_at > now() - interval '1 hour'), m.id + 1)
+  union all select 'review.asked', id::text, created_at, jsonb_build_object('review', id, 'kind', kind), preview
+  from reviews where id > $3 and asked_id = $1
+  union all select 'task.ended', to_char(updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), updated_at,
          jsonb_build_object('task', id, 'status', status), coalesce(output ->> 'result', error, '')
   from tasks where updated_at > $4 and principal_id = $1 and parent_id is null and kind = 'agent'
-    and status in ('completed', 'failed', 'cancelled') and updated_at < now() - interval '2 seconds'
-  order by updated_at limit $5) ended
-order by at"""
+    and status in ('completed', 'failed', 'cancelled')) each
+where at < now() - interval '2 seconds' order by kind, length(mark), mark limit $5"""
 
 
 async def place(conn: Connection, hook: str) -> HookPlace | None:
@@ -84,7 +79,7 @@ async def now(conn: Connection) -> HookPlace:
 
 
 async def following(conn: Connection, owner: PrincipalId, place: HookPlace) -> list[HookEvent]:
-    """What has happened since, the oldest first."""
+    """The events since then, each kind from the oldest on."""
     marks = place.marks
     since = datetime.fromisoformat(marks["task.ended"])
     return await fetch_all(
