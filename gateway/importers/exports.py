@@ -190,8 +190,9 @@ def _slack(place: str, found: ArrayItem, reader: Reader) -> Iterator[Record]:
 
 def _said(text: str, at: datetime | None, place: str, key: str, sender: str, *, own: bool) -> ImportedMessage:
     """A message of a person: the one whose data it is, or another, whose words are untrusted."""
-    named, label = ("", Label.OWNER) if own else (sender or "somebody", Label.UNTRUSTED)
-    return ImportedMessage("user", text, at, place, key, named, label)
+    if own:
+        return ImportedMessage("user", text, at, place, key)
+    return ImportedMessage("user", f"{sender or 'Somebody'}: {text}", at, place, key, Label.UNTRUSTED)
 
 
 def _source(expects: str, files: str, mark: bytes, parse: Parser, into: re.Pattern[bytes] | None = None) -> Source:

@@ -34,7 +34,6 @@ class _Message(BaseModel):
     message: Annotated[int, Field(ge=0, lt=2**63)]
     session: UUID
     who: str
-    sender: str = ""
     at: datetime
     text: str
     trust: str = ""
@@ -126,7 +125,7 @@ def _records(text: str, place: str, reader: Reader) -> Iterator[Record]:
         keys.append(f"{said.session}:{said.message}")
         yield ImportedSession(str(said.session), None, place)
         role: Literal["user", "assistant"] = "user" if said.who == "user" else "assistant"
-        yield ImportedMessage(role, said.text, said.at, place, keys[-1], said.sender, label(said.trust))
+        yield ImportedMessage(role, said.text, said.at, place, keys[-1], label(said.trust))
     carried = Carried(
         row.importance, row.agent, row.created_at, row.valid_to, row.superseded_at, tuple(keys), pinned=row.pinned
     )

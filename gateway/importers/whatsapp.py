@@ -65,7 +65,8 @@ class _Chat:
             return
         key = sha256(f"{said.at} {said.sender} {said.text}".encode()).hexdigest()[:32]
         self.repeats[key] += 1
-        yield ImportedMessage("user", said.text, said.at, place, f"{key}-{self.repeats[key]}", said.sender)
+        text = f"{said.sender}: {said.text}"
+        yield ImportedMessage("user", text, said.at, place, f"{key}-{self.repeats[key]}")
         yield from said.damage(place)
 
     def _time(self, found: re.Match[str]) -> datetime | None:

@@ -194,7 +194,6 @@ def _provenance(learned: Sequence[MemorySource], whence: ImportOrigin | None) ->
             "message": source.message_id,
             "session": str(source.session_id),
             "who": source.kind,
-            "sender": source.sender,
             "trust": source.label.name.lower(),
             "at": source.sent_at.isoformat(),
             "text": source.text,

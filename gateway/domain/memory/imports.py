@@ -26,7 +26,7 @@ class ImportedSession:
 class ImportedMessage:
     """An imported message; without a `key` of its source it is identified by its content.
 
-    `sender` is another person who wrote it, and `label` the best that it can get.
+    Of another person's it begins with the name, as in "Bob: hello"; `label` is the best that it can get.
     """
 
     role: Literal["user", "assistant"]
@@ -34,7 +34,6 @@ class ImportedMessage:
     at: datetime | None
     place: str
     key: str = ""
-    sender: str = ""
     label: Label = Label.OWNER
 
 

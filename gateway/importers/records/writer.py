@@ -93,7 +93,6 @@ LEARNING = "learning"
 MAX_NAMESAKES = 100
 MAX_KEY_CHARS = 200
 MAX_PLACE_CHARS = 200
-MAX_SENDER_CHARS = 80
 
 
 @dataclass(slots=True)
@@ -217,11 +216,8 @@ class ImportWriter:
         key = storable(own_key) or _content_key(message, conversation.untimed)
         label = max(message.label, batch.label if message.role == "user" else batch.answers)
         _, rows = batch.said.setdefault(conversation.key, (conversation, {}))
-        rows.setdefault(key, ImportedRow(key, message.role, text, conversation.last_at, label, self._sender(message)))
+        rows.setdefault(key, ImportedRow(key, message.role, text, conversation.last_at, label))
         batch.grow(text)
-
-    def _sender(self, message: ImportedMessage) -> str:
-        return one_line(self._clean(message.sender), MAX_SENDER_CHARS)
 
     async def _flush(self, batch: _Batch) -> None:
         if batch.size:

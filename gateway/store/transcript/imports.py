@@ -26,7 +26,6 @@ class ImportedRow:
     text: str
     at: datetime
     label: Label
-    sender: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +109,8 @@ async def append(
 ) -> None:
     """Add messages that the session lacks, in order; none of them waits for an answer."""
     sql = """with said as (
-               select * from unnest($4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::smallint[], $9::int[],
-                                    $10::text[])
-                 with ordinality as s (key, kind, text, at, label, tokens, sender, place)
+               select * from unnest($4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::smallint[], $9::int[])
+                 with ordinality as s (key, kind, text, at, label, tokens, place)
              ), place as (
                update sessions set next_seq = next_seq + (select count(*) from said)::int,
                  label = greatest(label, (select max(label) from said)),
@@ -122,9 +120,9 @@ async def append(
                where id = $1 returning next_seq - (select count(*) from said)::int as first
              )
              insert into messages (session_id, principal_id, seq, kind, text, label, origin, platform_id, sent_at,
-                                   created_at, closed_at, tokens, sender)
+                                   created_at, closed_at, tokens)
              select $1, $2, place.first + s.place - 1, s.kind, s.text, s.label, $3, s.key, s.at, s.at,
-                    case when s.kind = 'user' then now() end, s.tokens, s.sender
+                    case when s.kind = 'user' then now() end, s.tokens
              from said s, place order by s.place"""
     await tx.execute(
         sql,
@@ -137,7 +135,6 @@ async def append(
         [row.at for row in rows],
         [row.label for row in rows],
         [estimate(row.text) for row in rows],
-        [storable(row.sender) for row in rows],
     )
 
 
