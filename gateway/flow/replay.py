@@ -145,15 +145,13 @@ def report(title: str, done: Sequence[ReplayedTurn]) -> str:
 
 
 def _section(turn: ReplayedTurn) -> str:
-    asked = turn.then.asked[0]
-    calls = "the same calls" if turn.calls == turn.then.calls else "other calls"
-    costs = f"{calls}; ${turn.cost_usd:.4f}; {turn.seconds:.1f} s"
-    then, now = (_column(*each) for each in ((turn.then.calls, turn.then.answer), (turn.calls, turn.answer)))
-    about = f"## {asked.sent_at:%Y-%m-%d %H:%M} {one_line(asked.text, 100)}\n\n{costs}"
-    problem = f"\n\nNot answered: {turn.problem}" if turn.problem else ""
-    return f"{about}{problem}\n\n**Then**\n\n{then}\n\n**Now**\n\n{now}"
+    asked, calls = turn.then.asked[0], "the same calls" if turn.calls == turn.then.calls else "other calls"
+    about = f"## {asked.sent_at:%Y-%m-%d %H:%M} {one_line(asked.text, 100)}"
+    costs = f"{calls}; ${turn.cost_usd:.4f}; {turn.seconds:.1f} s{turn.problem and f'. Not answered: {turn.problem}'}"
+    then, now = _shown(turn.then.calls, turn.then.answer), _shown(turn.calls, turn.answer)
+    return "\n\n".join([about, costs, "**Then**", then, "**Now**", now])
 
 
-def _column(calls: Sequence[str], answer: str) -> str:
+def _shown(calls: Sequence[str], answer: str) -> str:
     lines = [*(f"- `{one_line(call, 200)}`" for call in calls), *(f"> {line}" for line in answer.splitlines())]
     return "\n".join(lines) or "> (nothing)"

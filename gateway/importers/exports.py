@@ -32,32 +32,29 @@ from gateway.ingest.text import html_text, parsed_html
 
 @dataclass(frozen=True, slots=True)
 class _Chats:
-    """The keys of a format of chats with a model; "a.b" is the key b of the object a."""
+    """A format of chats with a model, by the keys of its objects; "a.b" is the key b of the object a.
 
-    id: str
-    title: str
-    started: str
-    messages: str
-    message_id: str
-    role: str
-    text: tuple[str, ...]
-    at: str
+    `chat` has the keys of the id, title, time and messages, `message` those of the id, role and time of one.
+    """
+
+    chat: tuple[str, str, str, str]
+    message: tuple[str, str, str]
+    texts: tuple[str, ...]
     roles: Mapping[str, Literal["user", "assistant"]]
 
     def parse(self, place: str, found: ArrayItem, _reader: Reader) -> Iterator[Record]:
         """Yield a conversation."""
-        messages = list(_nested(items_of(_at(found.value, self.messages))))
-        key = str(_at(found.value, self.id) or place)
-        where = f"{place} ({text_or_empty(_at(found.value, self.title)) or key})"
-        yield ImportedSession(key, time_of(_at(found.value, self.started)), where)
-        for message in messages:
-            role = self.roles.get(str(_at(message, self.role)))
-            text = next(filter(None, (text_of(_at(message, name)) for name in self.text)), "")
-            if role is None or not text:
+        id, title, at, messages = (_at(found.value, key) for key in self.chat)
+        key = str(id or place)
+        where = f"{place} ({text_or_empty(title) or key})"
+        yield ImportedSession(key, time_of(at), where)
+        for message in _nested(items_of(messages)):
+            own_key, said_by, said_at = (_at(message, key) for key in self.message)
+            text = next(filter(None, (text_of(_at(message, key)) for key in self.texts)), "")
+            if (role := self.roles.get(str(said_by))) and text:
+                yield ImportedMessage(role, text, time_of(said_at), where, text_or_empty(own_key))
+            else:
                 yield Passed("empty" if role else "of the system or a tool")
-                continue
-            at, own_key = time_of(_at(message, self.at)), text_or_empty(_at(message, self.message_id))
-            yield ImportedMessage(role, text, at, where, own_key)
 
 
 def _at(fields: Fields, path: str) -> JsonValue:
@@ -74,19 +71,14 @@ def _nested(messages: list[Fields]) -> Iterator[Fields]:
         left += items_of(message.get("children"))[::-1]
 
 
-_OPEN_WEBUI = _Chats("id", "title", "created_at", "chat.messages", "id", "role", ("content",), "timestamp", ROLES)
+_OPEN_WEBUI = _Chats(("id", "title", "created_at", "chat.messages"), ("id", "role", "timestamp"), ("content",), ROLES)
 _LIBRECHAT = _Chats(
-    "conversationId",
-    "title",
-    "exportAt",
-    "messages",
-    "messageId",
-    "isCreatedByUser",
+    ("conversationId", "title", "exportAt", "messages"),
+    ("messageId", "isCreatedByUser", "createdAt"),
     ("text", "content"),
-    "createdAt",
     {"True": "user", "False": "assistant"},
 )
-_LETTA_CHAT = _Chats("id", "name", "created_at", "messages", "id", "role", ("content", "text"), "created_at", ROLES)
+_LETTA = _Chats(("id", "name", "created_at", "messages"), ("id", "role", "created_at"), ("content", "text"), ROLES)
 
 
 def _letta(place: str, found: ArrayItem, reader: Reader) -> Iterator[Record]:
@@ -98,7 +90,7 @@ def _letta(place: str, found: ArrayItem, reader: Reader) -> Iterator[Record]:
     for name in ("tools", "files", "sources", "groups", "mcp_servers"):
         yield from (Passed(name) for _ in items_of(value.get(name)))
     for agent in items_of(value.get("agents")) or [value]:
-        for record in _LETTA_CHAT.parse(place, ArrayItem(found.number, found.line, agent), reader):
+        for record in _LETTA.parse(place, ArrayItem(found.number, found.line, agent), reader):
             yield from [_unpacked(record)] if isinstance(record, ImportedMessage) else [record]
 
 

@@ -39,10 +39,6 @@ class _Message(BaseModel):
     trust: str = ""
 
 
-class _Learned(BaseModel):
-    messages: list[_Message] = []
-
-
 class _Line(BaseModel):
     """A memory, as `supaclaw memories export` writes it."""
 
@@ -58,10 +54,10 @@ class _Line(BaseModel):
     event_at: datetime | None
     valid_to: datetime | None
     superseded_at: datetime | None
-    learned_from: _Learned = _Learned()
+    learned_from: dict[str, JsonValue] = {}
 
 
-_FIELDS = TypeAdapter(dict[str, JsonValue])
+_FIELDS, _MESSAGES = TypeAdapter(dict[str, JsonValue]), TypeAdapter(list[_Message])
 
 
 def seal_of(data: Path, principal: PrincipalId) -> Callable[[str], str]:
@@ -121,7 +117,7 @@ def _records(text: str, place: str, reader: Reader) -> Iterator[Record]:
         return max(best, Label.__members__.get(trust.upper(), Label.UNTRUSTED))
 
     keys = []
-    for said in row.learned_from.messages:
+    for said in _MESSAGES.validate_python(row.learned_from.get("messages", [])):
         keys.append(f"{said.session}:{said.message}")
         yield ImportedSession(str(said.session), None, place)
         role: Literal["user", "assistant"] = "user" if said.who == "user" else "assistant"

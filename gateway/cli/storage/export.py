@@ -117,18 +117,13 @@ async def _export(database: Database, folder: Path, to: Program | None) -> str:
 
 def _layout(to: Program, lines: list[str], folder: Path) -> dict[str, str]:
     """The files of that program with the memories that hold now and are trusted, and with the persona."""
-    rows = [row for row in map(json.loads, lines) if row["kind"] == "memory" and row["trust"] != "untrusted"]
     texts: dict[str, list[str]] = {}
-    for row in rows:
-        if row["superseded_at"] is None:
+    for row in map(json.loads, lines):
+        if row["kind"] == "memory" and row["trust"] != "untrusted" and row["superseded_at"] is None:
             day = f" ({row['event_at'][:10]})" if row["event_at"] else ""
             texts.setdefault(row["category"], []).append(row["text"] + day)
     bullets = {name: "".join(f"- {indent(text, '  ').strip()}\n" for text in each) for name, each in texts.items()}
     sections = "\n".join(f"## {name.capitalize()}\n\n{each}" for name, each in bullets.items())
-    soul, user = (
-        file.read_text(errors="replace") if (file := folder / f"{name}.md").exists() else ""
-        for name in ("SOUL", "USER")
-    )
     match to:
         case Program.MARKDOWN:
             return {f"memories/{name}.md": f"# {name.capitalize()}\n\n{each}" for name, each in bullets.items()}
@@ -136,22 +131,24 @@ def _layout(to: Program, lines: list[str], folder: Path) -> dict[str, str]:
             return {"MEMORY.md": f"# Memory\n\n{sections}"}
         case Program.HERMES:
             entries = "\n§\n".join(text for each in texts.values() for text in each)
-            return {"memories/MEMORY.md": f"{entries}\n", "memories/USER.md": user}
+            return {"memories/MEMORY.md": f"{entries}\n", "memories/USER.md": _persona(folder, "USER")}
         case Program.LETTA:
-            return {"agent.af": _agent_file({"persona": soul, "human": user, "memory": sections})}
+            own = {"persona": _persona(folder, "SOUL"), "human": _persona(folder, "USER")}
+            return {"agent.af": _agent_file({**own, "memory": sections})}
         case unreachable:
             assert_never(unreachable)
 
 
+def _persona(folder: Path, name: str) -> str:
+    return file.read_text(errors="replace") if (file := folder / f"{name}.md").exists() else ""
+
+
 def _agent_file(blocks: dict[str, str]) -> str:
     """An agent of Letta, whose memory are these blocks."""
-    ids = {label: f"block-{number}" for number, label in enumerate(blocks)}
-    rows = [
-        {"id": ids[label], "label": label, "value": text, "limit": len(text) + 5_000} for label, text in blocks.items()
-    ]
-    agent = {"id": "agent-0", "name": "supaclaw", "agent_type": "letta_v1_agent", "block_ids": [*ids.values()]}
-    empty = ("groups", "files", "sources", "tools", "mcp_servers")
-    return json.dumps({"agents": [{**agent, "messages": []}], "blocks": rows, **{name: [] for name in empty}}, indent=1)
+    rows = [{"id": f"block-{label}", "label": label, "value": text} for label, text in blocks.items()]
+    agent = {"id": "agent-0", "name": "supaclaw", "agent_type": "letta_v1_agent", "messages": []}
+    agents, empty = [{**agent, "block_ids": [row["id"] for row in rows]}], ("groups", "files", "sources", "tools")
+    return json.dumps({"agents": agents, "blocks": rows, **{name: [] for name in (*empty, "mcp_servers")}}, indent=1)
 
 
 async def _write_files(into: Export, workspace: Workspace) -> tuple[int, int]:

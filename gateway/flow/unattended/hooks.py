@@ -77,14 +77,10 @@ class Hooks:
         data = {**event.data, "text": self.clean(event.text)} if hook.content and event.text else event.data
         said = {"type": event.kind, "timestamp": event.at.isoformat(), "data": data}
         body, seconds = json.dumps(said, ensure_ascii=False), int(self.clock.now().timestamp())
+        headers = {"Content-Type": "application/json", "webhook-id": event.id, "webhook-timestamp": str(seconds)}
         try:
             signed = signature(hook.secret.get_secret_value(), event.id, seconds, body.encode())
-            headers = {
-                "Content-Type": "application/json",
-                "webhook-id": event.id,
-                "webhook-timestamp": str(seconds),
-                "webhook-signature": signed,
-            }
+            headers["webhook-signature"] = signed
             response = await send(Outgoing("POST", str(hook.url), headers, body=body), self.rules)
         except (NetError, ValueError) as error:
             log.warning("hook.failed", hook=name, event_id=event.id, error=str(error))
