@@ -42,8 +42,9 @@ class SignedSource:
         return _same(headers.get(header, "").removeprefix("sha256=").lower(), wanted)
 
     def delivery(self, headers: Mapping[str, str]) -> str | None:
-        """The id of the delivery, which a repeated one has, too; None if it has none."""
-        return headers.get("webhook-id" if self.kind == "standard" else "x-github-delivery") or None
+        """The signed id of the event, which a copy has, too: GitHub's id isn't signed, but its bodies differ."""
+        names = {"standard": "webhook-id", "github": "x-hub-signature-256"}
+        return headers.get(names[self.kind]) if self.kind in names else None
 
 
 def _same(one: str, other: str) -> bool:

@@ -22,8 +22,7 @@ router = APIRouter()
 
 async def _platform(request: Request) -> Caller:
     name, site = request.path_params["name"], site_of(request)
-    if name in site.trees.triggers.signed():  # the signature is of the body, which is not read yet
-        site.rate_limiter.spend(f"webhook {name}")
+    if _signed_source(request):  # the signature is of the body, which is not read yet
         return Caller(f"webhook {name}", frozenset())
     if (wrong := _channel(request).refuses(request.headers)) is None:
         return Caller(f"webhook {name}", frozenset())
@@ -38,10 +37,16 @@ async def _platform(request: Request) -> Caller:
 )
 async def deliver(request: Request) -> Response:
     """Deliver an update of a platform to its channel, or an event of a signed source to the agent."""
-    if source := site_of(request).trees.triggers.signed().get(request.path_params["name"]):
+    if source := _signed_source(request):
         return await _trigger(request, source, await request.body())
     reply = await _channel(request).deliver(await request.body())
     return PlainTextResponse(reply.text, reply.status)
+
+
+def _signed_source(request: Request) -> SignedSource | None:
+    """The source of that name, unless a channel has it."""
+    name, site = request.path_params["name"], site_of(request)
+    return None if name in site.channels.webhooks() else site.trees.triggers.signed().get(name)
 
 
 async def _trigger(request: Request, source: SignedSource, body: bytes) -> Response:
@@ -49,6 +54,7 @@ async def _trigger(request: Request, source: SignedSource, body: bytes) -> Respo
     if not source.verifies(headers, body, site.clock.now().timestamp()):
         refused = Refused(401, "wrong_signature", "The body isn't signed with this source's secret, or too long ago.")
         raise site.throttle.failed(client_of(request), refused)
+    site.rate_limiter.spend(f"webhook {name}")  # only now: nobody else can use up the source's rate
     event = headers.get("x-github-event", "") if source.kind == "github" else ""
     if event == "ping":
         return PlainTextResponse("pong")
