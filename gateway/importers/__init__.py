@@ -1,4 +1,4 @@
-"""Imports from other programs, one source per file: the module's name is the source's, its `source` defines it.
+"""Imports from other programs: the `SOURCES` of each file, by their names.
 
 A source is a pure parser: it reads files and yields records, which `records/writer` stores for all of them.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory.imports import Record
+from gateway.domain.principals import Label
 from gateway.importers.records.files import Reader
 
 
@@ -24,13 +25,19 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A kind of file or folder: `expects` describes it in a few words, `matches` recognises it, `read` parses it."""
+    """A kind of file or folder: `expects` describes it in a few words, `matches` recognises it, `read` parses it.
+
+    `most_trusted` is the best label of its texts: anybody who is quoted in a text of lines can forge further lines.
+    """
 
     expects: str
     matches: Callable[[Path], bool]
     read: Callable[[Path, Reader], Iterable[Record]]
     parts: Callable[[Path], Sequence[Part]] = lambda _path: ()
     """The files in it that other sources read first."""
+    most_trusted: Label = Label.OWNER
+    labelled: bool = False
+    """Whether its records have proven labels, which the import takes as they are."""
 
 
 def named(name: str) -> Callable[[Path], bool]:
@@ -45,11 +52,10 @@ def discover() -> dict[str, Source]:
         if module.ispkg:
             continue
         try:
-            source = importlib.import_module(f"{__name__}.{module.name}").source
+            found |= importlib.import_module(f"{__name__}.{module.name}").SOURCES
         except Exception as exc:
             raise OwnerMustAct(f"importer {module.name} cannot be loaded: {exc}; fix or remove its file") from exc
-        found[module.name.replace("_", "-")] = source
-    return found
+    return dict(sorted(found.items()))
 
 
 def parts_of(name: str, path: Path, sources: dict[str, Source]) -> Iterator[Part]:
@@ -61,6 +67,7 @@ def parts_of(name: str, path: Path, sources: dict[str, Source]) -> Iterator[Part
         raise OwnerMustAct(f"{path} does not exist; name the file or folder to import")
     if name == ALL:
         names = [each for each, source in sources.items() if source.matches(path)]
+        names = [PASSPORT] if PASSPORT in names else names  # which has all that the files beside it have
         if not names:
             expected = "; ".join(f"{each}: {source.expects}" for each, source in sources.items())
             raise OwnerMustAct(f"nothing to import was found in {path}. Sources are {expected}")
@@ -69,5 +76,6 @@ def parts_of(name: str, path: Path, sources: dict[str, Source]) -> Iterator[Part
     yield from dict.fromkeys(part for each in names for part in (*sources[each].parts(path), Part(each, path)))
 
 
+PASSPORT = "passport"
 ALL = "all"
 """The name that stands for every source that matches."""

@@ -18,9 +18,8 @@ from zoneinfo import ZoneInfo
 from gateway.domain.memory.imports import MAX_TEXT, Damaged, ImportedMessage, ImportedSession, Record
 from gateway.importers import Source
 from gateway.importers.records.files import Line, Reader
-from gateway.importers.records.texts import CutLines
+from gateway.importers.records.texts import CutLines, day_of
 
-_NAME = re.compile(r"(\d{4})-(\d\d)-(\d\d)([-_ .].*)?\.md$")
 _CLOCK = r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?"
 _HEADING = re.compile(r"#{1,6}\s+(.*)")
 _TIMED = re.compile(rf"(?:\d{{4}}-\d\d-\d\d[ T])?{_CLOCK}(?!\d)[\s:–—-]*(.*)")
@@ -42,15 +41,6 @@ def _read(path: Path, reader: Reader) -> Iterator[Record]:
 def logs_in(folder: Path) -> list[Path]:
     """The daily logs of a folder, the oldest first."""
     return sorted(each for each in folder.iterdir() if each.is_file() and day_of(each))
-
-
-def day_of(path: Path) -> date | None:
-    """The day that the name of a daily log gives; None for other files."""
-    found = _NAME.match(path.name)
-    try:
-        return date(int(found[1]), int(found[2]), int(found[3])) if found else None
-    except ValueError:
-        return None
 
 
 @dataclass(slots=True)
@@ -142,6 +132,8 @@ class _Log:
         return [ImportedMessage(message.role, message.text, message.at, place), *message.damage(place)]
 
 
-source = Source(
-    "a folder of YYYY-MM-DD.md", lambda path: bool(day_of(path) if path.is_file() else logs_in(path)), _read
-)
+SOURCES = {
+    "daily-logs": Source(
+        "a folder of YYYY-MM-DD.md", lambda path: bool(day_of(path) if path.is_file() else logs_in(path)), _read
+    )
+}

@@ -3,6 +3,7 @@ from pathlib import Path
 
 from gateway.domain.memory.imports import Damaged, ImportedMemory, Passed
 from gateway.domain.memory.memories import Category
+from gateway.importers.records.files import MAX_LINE_CHARS, Line, text_lines
 from tests.importers.reads import damage, memories, read, tasks
 
 MEMORY = """---
@@ -106,3 +107,9 @@ def test_other_encodings_are_read_as_what_they_are(tmp_path: Path) -> None:
         "Łódź",
         "東京",
     ]
+
+
+def test_a_line_that_is_too_long_is_cut_once_and_the_next_ones_keep_their_numbers() -> None:
+    pieces = iter([b"\xef\xbb\xbf" + b"a" * MAX_LINE_CHARS, b"b" * MAX_LINE_CHARS, b"b\r", b"\ncaf\xe9", b""])
+
+    assert list(text_lines(lambda: next(pieces))) == [Line(1, "a" * MAX_LINE_CHARS, True), Line(2, "café", False)]

@@ -27,9 +27,10 @@ from gateway.domain.text import tokens
 from gateway.domain.work.tasks import BEAT_SECONDS
 from gateway.domain.work.trees import FILES as TREE_FILES
 from gateway.flow.model_refusals import RefusalKeeper
+from gateway.flow.unattended.hooks import Hooks
 from gateway.store.work.instances import RENEW_SECONDS
 
-DAY = timedelta(days=1)
+DAY, HOOK_INTERVAL = timedelta(days=1), timedelta(seconds=5)
 FIRST_CHECKPOINT_SECONDS = 30.0
 """A start has more urgent work to do first."""
 SCHEDULES, SECRETS, FILES = "schedules", "secrets", "files"
@@ -183,6 +184,15 @@ def _looks(
     )
     logs = LogPruning(core.environment.state / "logs", lambda: current.config.logs.keep, clock)
     consolidation = Consolidation(database, core.signals)
+    hooks = Hooks(
+        database,
+        lambda: core.people.owner.id,
+        lambda: current.config.hooks,
+        core.net_rules,
+        turns.budgets.used_up,
+        core.guard.at("hooks"),
+        clock,
+    )
     # A worker beside a gateway leaves the files to the gateway.
     keeps_files = workplace.kind == "gateway"
     return {
@@ -193,6 +203,9 @@ def _looks(
         EMBED: indexing.look,
         FILES: only_if(lambda: keeps_files or not workplace.here, work.file_sync.look),
         "backup": ScheduledBackup(core.environment, lambda: current.config, database, tell_owner, clock).look,
+        "hooks": Interval(
+            lambda: HOOK_INTERVAL if current.config.hooks else None, only_if(lambda: workplace.here, hooks.look), clock
+        ).look,
         "consolidation": Interval(lambda: CONSOLIDATION_INTERVAL, consolidation.look, clock).look,
         "checkpoints": Interval(lambda: current.config.checkpoints.every, records.checkpointing.run, clock, first).look,
         LOG_PRUNING: Interval(lambda: DAY, logs.run, clock).look,

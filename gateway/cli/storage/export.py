@@ -1,13 +1,16 @@
 """`supaclaw export`: persona, skills, memories and transcripts, as Markdown and JSON lines for any program."""
 
 import asyncio
+import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from textwrap import indent
+from typing import Annotated, assert_never
 
 import typer
 
@@ -60,12 +63,22 @@ class Export:
             return content
 
 
+class Program(StrEnum):
+    """A program whose files an export has, too."""
+
+    OPENCLAW = "openclaw"
+    HERMES = "hermes"
+    LETTA = "letta"
+    MARKDOWN = "markdown"
+
+
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that does not exist yet.")],
+    to: Annotated[Program | None, typer.Option(help="Also lay the memories out as this program reads them.")] = None,
 ) -> None:
     """Write persona, skills, memories and transcripts to a folder."""
     with _new_folder(folder) as half:
-        found = with_database(lambda database: _export(database, half))
+        found = with_database(lambda database: _export(database, half, to))
     echo(f"{folder}: {found}")
 
 
@@ -88,15 +101,54 @@ def _new_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(half, ignore_errors=True)
 
 
-async def _export(database: Database, folder: Path) -> str:
+async def _export(database: Database, folder: Path, to: Program | None) -> str:
     into = Export(folder, await leak_guard(database))
     async with database.connection() as conn:
         owner = (await require_owner(conn)).id
     persona, skills = await _write_files(into, Workspace(Environment.read(os.environ).workspace))
     lines = await database.run(lambda tx: exported_lines(Remembering(tx, owner, ALL_MEMORIES, into.clean)))
     await asyncio.to_thread(into.write, "memories.jsonl", "".join(f"{line}\n" for line in lines))
+    if to is not None:
+        for name, content in _layout(to, lines, folder).items():
+            await asyncio.to_thread(into.write, name, content)
     written = [await _write_transcript(into, of, rows) async for of, rows in _transcripts(database, owner)]
     return f"{persona} persona files, {skills} files of skills, {len(lines)} memories, {len(written)} transcripts"
+
+
+def _layout(to: Program, lines: list[str], folder: Path) -> dict[str, str]:
+    """The files of that program with the memories that hold now and are trusted, and with the persona."""
+    texts: dict[str, list[str]] = {}
+    for row in map(json.loads, lines):
+        if row["kind"] == "memory" and row["trust"] != "untrusted" and row["superseded_at"] is None:
+            day = f" ({row['event_at'][:10]})" if row["event_at"] else ""
+            texts.setdefault(row["category"], []).append(row["text"] + day)
+    bullets = {name: "".join(f"- {indent(text, '  ').strip()}\n" for text in each) for name, each in texts.items()}
+    sections = "\n".join(f"## {name.capitalize()}\n\n{each}" for name, each in bullets.items())
+    match to:
+        case Program.MARKDOWN:
+            return {f"memories/{name}.md": f"# {name.capitalize()}\n\n{each}" for name, each in bullets.items()}
+        case Program.OPENCLAW:
+            return {"MEMORY.md": f"# Memory\n\n{sections}"}
+        case Program.HERMES:
+            entries = "\n§\n".join(text for each in texts.values() for text in each)
+            return {"memories/MEMORY.md": f"{entries}\n", "memories/USER.md": _persona(folder, "USER")}
+        case Program.LETTA:
+            own = {"persona": _persona(folder, "SOUL"), "human": _persona(folder, "USER")}
+            return {"agent.af": _agent_file({**own, "memory": sections})}
+        case unreachable:
+            assert_never(unreachable)
+
+
+def _persona(folder: Path, name: str) -> str:
+    return file.read_text(errors="replace") if (file := folder / f"{name}.md").exists() else ""
+
+
+def _agent_file(blocks: dict[str, str]) -> str:
+    """An agent of Letta, whose memory are these blocks."""
+    rows = [{"id": f"block-{label}", "label": label, "value": text} for label, text in blocks.items()]
+    agent = {"id": "agent-0", "name": "supaclaw", "agent_type": "letta_v1_agent", "messages": []}
+    agents, empty = [{**agent, "block_ids": [row["id"] for row in rows]}], ("groups", "files", "sources", "tools")
+    return json.dumps({"agents": agents, "blocks": rows, **{name: [] for name in (*empty, "mcp_servers")}}, indent=1)
 
 
 async def _write_files(into: Export, workspace: Workspace) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """`supaclaw import`: import memories, conversations and tasks of other programs."""
 
 import os
-from dataclasses import asdict
+import sys
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -11,8 +12,8 @@ import typer
 
 from gateway.background.budgets import FREE_ROWS, PAID_PREFIX, estimate_embedding
 from gateway.cli.connections.database import leak_guard, owners_zone, require_owner, with_database
-from gateway.cli.terminal.console import Advance, echo, progress_bar
-from gateway.cli.terminal.output import AsJson, Yes, confirm_unless, print_json
+from gateway.cli.terminal.console import echo, progress_bar
+from gateway.cli.terminal.output import AsJson, Yes, ask_yes_or_no, confirm_unless, print_json
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
@@ -20,10 +21,12 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import zone
 from gateway.importers import ALL, Source, discover, parts_of
+from gateway.importers.passport import is_foreign, seal_of
 from gateway.importers.records.files import Reader, total_bytes
 from gateway.importers.records.writer import ImportWriter, Tally
 from gateway.store.connection.pool import Database
 from gateway.store.memory import indexing
+from gateway.store.people.principals import PrincipalRow
 
 SHOWN = 20
 """Most damaged places in a report."""
@@ -48,29 +51,40 @@ def run(
     sources = discover()
     if source not in {*sources, ALL}:
         raise OwnerMustAct(f'there is no source "{one_line(source, 40)}"; choose one of {", ".join([*sources, ALL])}')
+    if own and (forged := _forgeable(source, path, sources)):
+        raise OwnerMustAct(f"anybody in a chat can forge the lines of {forged}; import it without --own")
     name = one_line(agent, MAX_AGENT)
     if not name:
         raise OwnerMustAct("the agent needs a name; leave --agent out for your own agent")
 
     async def work(database: Database) -> Tally:
         async with database.connection() as conn:
-            owner = (await require_owner(conn)).id
+            person = await require_owner(conn)
+        owner, files = person.id, reader(person)
+        if not dry_run and any(is_foreign(part.path, files) for part in parts_of(source, path, sources)):
+            files = replace(files, vouched=yes or _vouched(path))
         clean, now = await leak_guard(database), datetime.now(UTC)
         new_writer = partial(ImportWriter, database, owner, name, now, own=own, most_trusted=Label.OWNER, clean=clean)
         if not (dry_run or yes) and (model := _paid_model()):
             count = new_writer(dry_run=True)
-            await store_parts(count, source, path, sources, reader())
+            await store_parts(count, source, path, sources, files)
             _confirm(model, count.tally, path)
         writer = new_writer(dry_run=dry_run)
         quiet = as_json or not path.exists()
         with progress_bar("Importing", 0 if quiet else total_bytes(path), quiet=quiet) as advance:
-            await store_parts(writer, source, path, sources, reader(advance))
+            await store_parts(writer, source, path, sources, replace(files, advance=advance))
             if writer.tally.messages and not dry_run:
                 await make_findable(database)
         return writer.tally
 
     tally = with_database(work)
     _report(tally, path, source, sources, dry_run=dry_run, as_json=as_json)
+
+
+def _forgeable(source: str, path: Path, sources: dict[str, Source]) -> str:
+    """The first of the sources that no person's words can be told by; empty if there is none."""
+    names = (part.source for part in parts_of(source, path, sources))
+    return next((name for name in names if sources[name].most_trusted is Label.UNTRUSTED), "")
 
 
 def _paid_model() -> str | None:
@@ -87,9 +101,16 @@ def _confirm(model: str, tally: Tally, path: Path) -> None:
         confirm_unless(False, question, f"{cost} would be embedded by {model}; add --yes to confirm")
 
 
-def reader(advance: Advance | None = None) -> Reader:
-    """A reader of files whose times are in the owner's zone."""
-    return Reader(zone(owners_zone() or "UTC"), advance)
+def _vouched(path: Path) -> bool:
+    """Ask whether memories that this gateway has not sealed are known; where nobody can answer they are untrusted."""
+    question = f"{path} was not written by this gateway. Take its memories as known, not as untrusted?"
+    return sys.stdin.isatty() and ask_yes_or_no(question)
+
+
+def reader(owner: PrincipalRow) -> Reader:
+    """A reader of the owner's files, whose times are in their zone."""
+    seal = seal_of(Environment.read(os.environ).data, owner.id)
+    return Reader(zone(owners_zone() or "UTC"), own=frozenset(owner.identities), seal=seal)
 
 
 async def store_parts(
@@ -97,7 +118,8 @@ async def store_parts(
 ) -> None:
     """Store the records of a path, read by a source and by the sources of the files in it."""
     for part in parts_of(source, path, sources):
-        await writer.store(part.source, sources[part.source].read(part.path, reader))
+        of = sources[part.source]
+        await writer.store(part.source, of.read(part.path, reader), of.most_trusted, labelled=of.labelled)
 
 
 async def make_findable(database: Database) -> None:
@@ -115,6 +137,8 @@ def _report(tally: Tally, path: Path, source: str, sources: dict[str, Source], *
         print_json({**asdict(tally), "passed": dict(tally.passed), "dry_run": dry_run})
     else:
         echo(f"{'Would import' if dry_run else 'Imported'}: {tally}" + _messages(tally))
+        if tally.proposals:
+            echo("Instructions are proposals: /memory shows them for a week, /memory keep NUMBER accepts one")
         left = {"imported before": tally.known, **tally.passed}
         if any(left.values()):
             echo(f"Left out: {', '.join(f'{count} {why}' for why, count in left.items() if count)}")

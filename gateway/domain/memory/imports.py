@@ -5,7 +5,10 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from gateway.domain.memory.memories import Category
+from gateway.domain.principals import Label
 
+LEARNING = "learning"
+"""The tag of what an agent has noted to do better."""
 ORIGIN = "import:"
 """How the origin of every imported row begins; the source's name follows."""
 MAX_TEXT = 100_000
@@ -23,24 +26,44 @@ class ImportedSession:
 
 @dataclass(frozen=True, slots=True)
 class ImportedMessage:
-    """An imported message; without a `key` of its source it is identified by its content."""
+    """An imported message; without a `key` of its source it is identified by its content.
+
+    Of another person's it begins with the name, as in "Bob: hello"; `label` is the best that it can get.
+    """
 
     role: Literal["user", "assistant"]
     text: str
     at: datetime | None
     place: str
     key: str = ""
+    label: Label = Label.OWNER
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The facts of a memory that only a passport has; `sources` are the keys of the messages it was learned from."""
+
+    importance: float = 0.5
+    agent: str = ""
+    learned_at: datetime | None = None
+    valid_to: datetime | None = None
+    superseded_at: datetime | None = None
+    sources: tuple[str, ...] = ()
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedMemory:
-    """A fact; `place` is its file and line, as in "MEMORY.md:12"."""
+    """A fact; `place` is its file and line, as in "MEMORY.md:12". An instruction is only `proposed` to its person."""
 
     text: str
     place: str
     category: Category = Category.CONTEXT
     tags: tuple[str, ...] = ()
     at: datetime | None = None
+    proposed: bool = False
+    label: Label = Label.OWNER
+    carried: Carried = Carried()
 
 
 @dataclass(frozen=True, slots=True)

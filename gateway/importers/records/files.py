@@ -8,9 +8,8 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO, BinaryIO
 from zoneinfo import ZoneInfo
@@ -25,6 +24,7 @@ MAX_LINE_CHARS = 1 << 20
 MAX_EXPANSION, FREE_EXPANSION = 100, 64 << 20
 """A member of a ZIP may expand to this many times its size, and to this many bytes in any case."""
 HEAD_BYTES = 64 << 10
+MAX_DEPTH = 3
 CHUNK_BYTES = 256 << 10
 
 ReadChunk = Callable[[], bytes]
@@ -45,49 +45,42 @@ class Reader:
 
     zone: ZoneInfo
     advance: Callable[[int], None] | None = None
+    own: frozenset[str] = frozenset()
+    """The identities of the person whose data it is, such as "telegram:123"."""
+    seal: Callable[[str], str] = lambda _text: ""
+    """The MAC of a line of a passport, by this gateway's key."""
+    vouched: bool = False
+    """Whether the person takes a passport that this gateway has not sealed as known."""
 
     def lines(self, path: Path) -> Iterator[Line]:
         """Yield the lines of a text file in UTF-8, UTF-16 with a mark, or line by line in Windows-1252."""
-        with _open(path) as raw, io.TextIOWrapper(raw, _encoding(path, raw), errors="surrogateescape") as file:
-            number = 0
-            while text := file.readline(MAX_LINE_CHARS):
-                number += 1
-                self._count(len(text))
-                cut = not text.endswith("\n") and self._drop_rest(file)
-                yield Line(number, _as_unicode(text.rstrip("\n")), cut)
+        yield from text_lines(self._reading(path), _encoding(path))
 
     @contextmanager
-    def open_chunks(self, path: Path, pattern: str) -> Iterator[list[tuple[str, ReadChunk]]]:
-        """Open a file, or the files in a folder or ZIP whose names match, as their names and functions that read on."""
+    def open_chunks(self, path: Path) -> Iterator[list[tuple[str, ReadChunk]]]:
+        """Open a file, or all files in a folder or ZIP, as their names and functions that read on."""
         if path.is_dir():
-            found = sorted(each for each in path.iterdir() if fnmatch(each.name, pattern) and each.is_file())
-            with _open_all(found) as files:
-                yield [(each.name, self._reading(file)) for each, file in zip(found, files, strict=True)]
+            yield [(str(each.relative_to(path)), self._reading(each)) for each in files_below(path)]
         elif zipfile.is_zipfile(path):
             with _translate_errors(path), zipfile.ZipFile(path) as archive:
-                members = [each for each in archive.infolist() if fnmatch(Path(each.filename).name, pattern)]
+                members = [each for each in archive.infolist() if not each.is_dir()]
                 yield [(each.filename, self._expanding(archive, each)) for each in members]
         else:
-            with _open(path) as file:
-                yield [(path.name, self._reading(file))]
+            yield [(path.name, self._reading(path))]
 
     def _count(self, count: int) -> None:
         if self.advance:
             self.advance(count)
 
-    def _drop_rest(self, file: io.TextIOWrapper) -> bool:
-        """Read to the end of the line; returns whether it had more text."""
-        more = False
-        while text := file.readline(MAX_LINE_CHARS):
-            self._count(len(text))
-            more = more or text != "\n"
-            if text.endswith("\n"):
-                break
-        return more
+    def _reading(self, path: Path) -> ReadChunk:
+        at = 0
 
-    def _reading(self, file: BinaryIO) -> ReadChunk:
         def read() -> bytes:
-            chunk = file.read(CHUNK_BYTES)
+            nonlocal at
+            with _open(path) as file:
+                file.seek(at)
+                chunk = file.read(CHUNK_BYTES)
+            at += len(chunk)
             self._count(len(chunk))
             return chunk
 
@@ -134,10 +127,23 @@ def _open(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-@contextmanager
-def _open_all(paths: list[Path]) -> Iterator[list[BinaryIO]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(_open(path)) for path in paths]
+def files_below(folder: Path) -> list[Path]:
+    """The files of an unpacked export: down to `MAX_DEPTH` levels, without hidden ones."""
+    found = (each for depth in range(MAX_DEPTH) for each in folder.glob("*/" * depth + "*"))
+    return sorted(each for each in found if each.is_file() and not each.name.startswith("."))
+
+
+def text_lines(read: ReadChunk, encoding: str = "utf-8-sig") -> Iterator[Line]:
+    """Yield the lines of a text, which `read` returns in pieces; a line that isn't UTF-8 is Windows-1252."""
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder(encoding)("surrogateescape"), translate=True)
+    number, rest, ended = 0, "", False
+    while not ended:
+        ended = not (chunk := read())
+        *lines, rest = (rest + decoder.decode(chunk, ended)).split("\n")
+        rest = rest[: MAX_LINE_CHARS + 1]
+        for text in [*lines, rest] if ended and rest else lines:
+            number += 1
+            yield Line(number, _as_unicode(text[:MAX_LINE_CHARS]), cut=len(text) > MAX_LINE_CHARS)
 
 
 @contextmanager
@@ -152,9 +158,8 @@ def _translate_errors(path: Path) -> Iterator[None]:
         raise OwnerMustAct(f"{path} cannot be unpacked here ({error}); unpack it and import the folder") from error
 
 
-def _encoding(path: Path, file: BinaryIO) -> str:
-    first = file.read(4096)
-    file.seek(0)
+def _encoding(path: Path) -> str:
+    first = read_head(path)
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if b"\0" in first:
@@ -187,16 +192,22 @@ class ArrayItem:
     value: dict[str, JsonValue]
 
 
-def array_items(name: str, read: Callable[[], bytes]) -> Iterator[ArrayItem | Damaged]:
+def array_items(name: str, read: ReadChunk, into: re.Pattern[bytes] | None = None) -> Iterator[ArrayItem | Damaged]:
     """Yield the objects of an array, which `read` returns in pieces, and b"" at its end.
 
-    After a damaged object it continues with the next one that begins with the same key as the first.
+    After a damaged object it continues with the next one that begins with the same key as the first. Of an object whose
+    beginning matches `into`, that beginning is yielded, completed by "]}", and then the objects in it.
     """
     window = _Window(read)
     first_key: bytes | None = None
     number = 0
     while window.seek(b"{"):
         number += 1
+        if into and (begins := window.beginning(into)):
+            with suppress(ValueError):
+                yield ArrayItem(number, window.line, _OBJECT.validate_json(begins + b"]}"))
+            window.drop(len(begins))
+            continue
         line, end = window.line, window.end_of_object()
         try:
             value = _OBJECT.validate_python(json.loads(bytes(window.data[:end]))) if end else None
@@ -240,6 +251,13 @@ class _Window:
                 return False
         self.drop(at)
         return True
+
+    def beginning(self, pattern: re.Pattern[bytes]) -> bytes:
+        """The beginning of the object if it matches, else nothing."""
+        while len(self.data) < HEAD_BYTES and self.fill():
+            pass
+        found = pattern.match(self.data, 0, HEAD_BYTES)
+        return found[0] if found else b""
 
     def end_of_object(self) -> int | None:
         """The length of the object at the beginning; None if it has no end, or is too large."""

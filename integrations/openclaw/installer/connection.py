@@ -138,7 +138,8 @@ def stored(places: Places) -> Connection:
     found = load_json(places.connection / FILE)
     if not {"url", "token"} <= found.keys():
         raise OwnerMustAct(
-            f"{places.connection / FILE} is missing or damaged; `supaclaw openclaw install --force` renews it"
+            f"{places.connection / FILE} is missing or damaged; revoke its token (`supaclaw token list`), "
+            "then `supaclaw openclaw install --force` renews it"
         )
     return Connection(found["url"], found["token"])
 

@@ -175,10 +175,10 @@ class Installer:
     def _imported(self, *, dry_run: bool) -> Tally:
         async def work(database: Database) -> Tally:
             async with database.connection() as conn:
-                owner = (await require_owner(conn)).id
+                owner = await require_owner(conn)
             writer = ImportWriter(
                 database,
-                owner,
+                owner.id,
                 self.state.agentId,
                 datetime.now(UTC),
                 own=False,
@@ -186,7 +186,7 @@ class Installer:
                 most_trusted=Label.OWNER,
                 clean=await leak_guard(database),
             )
-            files, sources = reader(), discover()
+            files, sources = reader(owner), discover()
             await store_parts(writer, "openclaw", self.places.workspace, sources, files)
             if self.places.state != self.places.workspace.parent:
                 await writer.store("openclaw", sources["openclaw"].read(self.places.state, files))

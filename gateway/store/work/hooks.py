@@ -1,0 +1,87 @@
+"""Hooks: what happened to the owner, and how far each hook is in it (rows of `meta`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from pydantic import TypeAdapter
+
+from gateway.domain.ids import PrincipalId
+from gateway.store.connection.pool import Connection
+from gateway.store.connection.rows import fetch_all
+
+MOST = 100
+"""Events that are read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookEvent:
+    """Something that happened: its place among those of its kind, ids and numbers, and its words, if it has any."""
+
+    kind: str
+    mark: str
+    at: datetime
+    data: Mapping[str, object]
+    text: str = ""
+
+    @property
+    def id(self) -> str:
+        """The same whenever it is sent."""
+        return f"{self.kind}.{self.mark}"
+
+
+@dataclass(frozen=True, slots=True)
+class HookPlace:
+    """The last event of each kind that a hook has sent, or given up; `failures` and `retry_at` are of the next one."""
+
+    marks: Mapping[str, str] = field(default_factory=dict)
+    failures: int = 0
+    retry_at: datetime | None = None
+
+
+_PLACE = TypeAdapter(HookPlace)
+_EVENTS = """
+select * from (
+  select 'answer.sent' as kind, m.id::text as mark, m.created_at as at,
+         jsonb_build_object('message', m.id, 'session', m.session_id) as data, m.text
+  from messages m join sessions s on s.id = m.session_id
+  where m.id > $2 and m.principal_id = $1 and m.kind = 'assistant' and m.final and not s.unattended
+    and m.origin not like 'import:%' and m.id < coalesce((
+      select min(message_id) from outbox where principal_id = $1 and message_id > $2 and state in ('pending', 'sending')
+        and created_at > now() - interval '1 hour'), m.id + 1)
+  union all select 'review.asked', id::text, created_at, jsonb_build_object('review', id, 'kind', kind), preview
+  from reviews where id > $3 and asked_id = $1
+  union all select 'task.ended', to_char(updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), updated_at,
+         jsonb_build_object('task', id, 'status', status), coalesce(output ->> 'result', error, '')
+  from tasks where updated_at > $4 and principal_id = $1 and parent_id is null and kind = 'agent'
+    and status in ('completed', 'failed', 'cancelled')) each
+where at < now() - interval '2 seconds' order by kind, length(mark), mark limit $5"""
+
+
+async def place(conn: Connection, hook: str) -> HookPlace | None:
+    """How far a hook is; None if it is new."""
+    found = await conn.fetchval("select value from meta where key = $1", f"hook {hook}")
+    return _PLACE.validate_python(found) if found else None
+
+
+async def keep(tx: Connection, hook: str, place: HookPlace) -> None:
+    """Note how far a hook is."""
+    sql = "insert into meta (key, value) values ($1, $2) on conflict (key) do update set value = excluded.value"
+    await tx.execute(sql, f"hook {hook}", _PLACE.dump_python(place, mode="json"))
+
+
+async def now(conn: Connection) -> HookPlace:
+    """The place after all that has happened."""
+    sql = """select (select coalesce(max(id), 0) from messages)::text as "answer.sent",
+                    (select coalesce(max(id), 0) from reviews)::text as "review.asked", now()::text as "task.ended" """
+    [row] = await conn.fetch(sql)
+    return HookPlace(dict(row))
+
+
+async def following(conn: Connection, owner: PrincipalId, place: HookPlace) -> list[HookEvent]:
+    """The events since then, each kind from the oldest on."""
+    marks = place.marks
+    since = datetime.fromisoformat(marks["task.ended"])
+    return await fetch_all(
+        conn, HookEvent, _EVENTS, owner, int(marks["answer.sent"]), int(marks["review.asked"]), since, MOST
+    )
