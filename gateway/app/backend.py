@@ -29,7 +29,6 @@ from gateway.flow.people import Pairing
 from gateway.flow.setup import Setup
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.unattended.triggers import Triggers
-from gateway.secrets.signatures import SignedSource
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import outbox
 from gateway.store.memory import vectors
@@ -110,25 +109,11 @@ def _files(parts: Parts) -> FileParts:
     )
 
 
-def _signed_sources(core: Core) -> dict[str, SignedSource]:
-    return {
-        name: SignedSource(source.kind, source.secret.get_secret_value(), source.header)
-        for name, source in core.current.config.triggers.items()
-    }
-
-
 def _trees(parts: Parts) -> TreeParts:
     core, channels = parts.core, parts.way_out.channels
     workspace = parts.records.workspaces.own
-    triggers = Triggers(
-        core.database,
-        core.people.owner.id,
-        workspace,
-        lambda: channels.states,
-        core.signals,
-        core.clock,
-        partial(_signed_sources, core),
-    )
+    states, signed = lambda: channels.states, lambda: core.current.config.triggers
+    triggers = Triggers(core.database, core.people.owner.id, workspace, states, core.signals, core.clock, signed)
     return TreeParts(
         control=parts.work.trees, traces=parts.work.traces, triggers=triggers, agents=parts.turns.own.agents
     )

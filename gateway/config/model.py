@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Se
 from gateway.config.value_types import Duration, Hours, Networks, PublicUrl
 from gateway.domain.settings import HttpUrl, ModelName, ModelSettings, PrivateEntry, VoiceReply
 from gateway.domain.time import zone
-from gateway.secrets.signatures import SignatureKind
+from gateway.secrets.signatures import SignedSource
 
 HostName = Annotated[str, Field(pattern=r"^[a-z0-9._-]+$")]
 SourceName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
@@ -294,14 +294,6 @@ class HookSettings(Section):
     content: bool = Field(False, description="Whether it gets the words too, not only ids and numbers.")
 
 
-class TriggerSettings(Section):
-    """A program that triggers the agent by signed requests to `/webhook/NAME`."""
-
-    kind: SignatureKind = Field(description='How it signs: "github", "standard" (Standard Webhooks) or "hmac".')
-    secret: SecretStr = Field(min_length=8, description="The key of its signatures.")
-    header: str = Field("x-signature-256", description='Where "hmac" has the hexadecimal SHA-256.')
-
-
 class Config(Section):
     """The whole of config.json."""
 
@@ -318,9 +310,7 @@ class Config(Section):
     workspace: WorkspaceStore = Field(WorkspaceStore(), description="The workspace on several machines.")
     tools: Tools = Field(Tools(), description="What the agent may use.")
     hooks: Mapping[str, HookSettings] = Field({}, description="Programs that are told what happens, by name.")
-    triggers: Mapping[SourceName, TriggerSettings] = Field(
-        {}, description="Programs that trigger the agent by signed requests, by name."
-    )
+    triggers: Mapping[SourceName, SignedSource] = Field({}, description="Programs that sign their triggers, by name.")
     net: Net = Field(Net(), description="What may be reached in private networks.")
     budgets: BudgetSettings = Field(BudgetSettings(), description="Limits on the cost of models.")
     reviews: Reviews = Field(Reviews(), description="Questions that tasks ask a person.")

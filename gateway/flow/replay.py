@@ -5,8 +5,8 @@ There is no toolbox here: a call that was not made then, with the same arguments
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from time import perf_counter
 
@@ -27,62 +27,54 @@ NOT_RECORDED = json.dumps({"error": "not_recorded", "message": "This is a replay
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurn:
-    """A turn as it was: the question, the conversation before it, and the calls and words of the agent."""
+    """An answered turn as it was, after the conversation before it; `results` are by the ids of the calls."""
 
-    before: tuple[Entry, ...]
-    asked: tuple[UserText, ...]
-    did: tuple[Entry, ...]
-
-    @property
-    def calls(self) -> list[str]:
-        """The calls, as text."""
-        return [_key(entry.call) for entry in self.did if isinstance(entry, ToolIntent)]
-
-    @property
-    def answer(self) -> str:
-        """The answer."""
-        return self.did[-1].text if isinstance(self.did[-1], AssistantText) else ""
+    before: Sequence[Entry]
+    asked: Sequence[UserText]
+    calls: Sequence[ToolCall]
+    results: Mapping[str, str]
+    answer: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReplayedTurn:
     """The same turn with another model; `problem` says why it has no answer."""
 
     then: RecordedTurn
-    calls: list[str]
-    answer: str
-    cost_usd: float
-    seconds: float
+    calls: list[ToolCall] = field(default_factory=list)
+    answer: str = ""
+    cost_usd: float = 0.0
+    seconds: float = 0.0
     problem: str = ""
+
+    @property
+    def same_calls(self) -> bool:
+        """Whether its calls are those of then, in order."""
+        return list(map(_key, self.calls)) == list(map(_key, self.then.calls))
 
 
 def recorded(rows: Iterable[MessageRow], since: datetime, until: datetime) -> Iterator[RecordedTurn]:
     """Yield the answered turns of a conversation that were asked in this time."""
-    before: list[Entry] = []
-    asked: list[UserText] = []
-    did: list[Entry] = []
-    for entry in (row.entry for row in rows):
-        if isinstance(entry, UserText):
-            asked.append(entry)
-        else:
-            did.append(entry)
-        if isinstance(entry, AssistantText) and entry.final:
-            if asked and since <= asked[0].sent_at < until:
-                yield RecordedTurn(tuple(before), tuple(asked), tuple(did))
-            before += [*asked, *did]
-            asked, did = [], []
+    entries, begins = [row.entry for row in rows], 0
+    for end, last in enumerate(entries, start=1):
+        if not (isinstance(last, AssistantText) and last.final):
+            continue
+        turn, before, begins = entries[begins:end], entries[:begins], end
+        asked = [entry for entry in turn if isinstance(entry, UserText)]
+        if asked and since <= asked[0].sent_at < until:
+            calls = [entry.call for entry in turn if isinstance(entry, ToolIntent)]
+            results = {entry.call_id: entry.text for entry in turn if isinstance(entry, ToolResult)}
+            yield RecordedTurn(before, asked, calls, results, last.text)
 
 
 def tools_of(turns: Iterable[RecordedTurn]) -> tuple[ToolSpec, ...]:
     """The tools that were called, with the arguments that they were given."""
-    arguments: dict[str, set[str]] = defaultdict(set)
-    for turn in turns:
-        for entry in turn.did:
-            if isinstance(entry, ToolIntent):
-                arguments[entry.call.name] |= _arguments(entry.call).keys()
+    arguments = defaultdict[str, dict[str, object]](dict)
+    for call in (call for turn in turns for call in turn.calls):
+        arguments[call.name] |= {name: {} for name in json.loads(call.valid_arguments)}
     return tuple(
-        ToolSpec(name, name, {"type": "object", "properties": {each: {} for each in sorted(names)}}, Label.UNTRUSTED)
-        for name, names in sorted(arguments.items())
+        ToolSpec(name, name, {"type": "object", "properties": dict(sorted(given.items()))}, Label.UNTRUSTED)
+        for name, given in sorted(arguments.items())
     )
 
 
@@ -90,68 +82,53 @@ async def replay(
     turn: RecordedTurn, model: SizedModel, system: str, tools: tuple[ToolSpec, ...], usd: float
 ) -> ReplayedTurn:
     """Put the turn to the model, for at most this cost."""
-    results, began = _results(turn), perf_counter()
-    room = model.prompt_budget() - sum(map(estimate_tool, tools))
-    entries: list[Entry] = [*turn.before, *turn.asked]
-    done = ReplayedTurn(turn, [], "", 0.0, 0.0)
+    done, results, began = ReplayedTurn(turn), defaultdict[str, list[str]](list), perf_counter()
+    for call in turn.calls:
+        results[_key(call)].append(turn.results.get(call.id, NOT_RECORDED))
+    room, entries = model.prompt_budget() - sum(map(estimate_tool, tools)), [*turn.before, *turn.asked]
     for _ in range(MAX_ROUNDS):
-        messages = (SystemMessage(system), *to_messages(entries))
-        prompt = Prompt(fit(messages, room, estimate), tools)
+        prompt = Prompt(fit((SystemMessage(system), *to_messages(entries)), room, estimate), tools)
         if done.cost_usd + model.highest(prompt).usd > usd:
-            return replace(done, problem="the budget is used up")
+            done.problem = "the budget is used up"
+            return done
         try:
             reply = await reply_of(model, prompt)
         except ModelsExhausted as error:
-            return replace(done, problem=one_line(str(error), 300))
-        cost = done.cost_usd + reply.usage.cost_usd
-        done = replace(done, cost_usd=cost, answer=reply.text, seconds=perf_counter() - began)
+            done.problem = one_line(str(error), 300)
+            return done
+        done.cost_usd += reply.usage.cost_usd
+        done.answer, done.seconds = reply.text, perf_counter() - began
         if not reply.calls:
             return done
         for place, asked in enumerate(reply.calls):
             call, found = replace(asked, id=f"replay{len(done.calls):03d}"), results[_key(asked)]
             entries.append(ToolIntent(call, len(done.calls), fields=None if place else reply.fields))
             entries.append(ToolResult(call.id, found.pop(0) if found else NOT_RECORDED))
-            done.calls.append(_key(call))
-    return replace(done, problem=f"it still called tools after {MAX_ROUNDS} rounds")
-
-
-def _results(turn: RecordedTurn) -> dict[str, list[str]]:
-    texts = {entry.call_id: entry.text for entry in turn.did if isinstance(entry, ToolResult)}
-    results: dict[str, list[str]] = defaultdict(list)
-    for entry in turn.did:
-        if isinstance(entry, ToolIntent):
-            results[_key(entry.call)].append(texts.get(entry.call.id, NOT_RECORDED))
-    return results
-
-
-def _arguments(call: ToolCall) -> dict[str, object]:
-    try:
-        found = json.loads(call.arguments or "{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+            done.calls.append(call)
+    done.problem = f"it still called tools after {MAX_ROUNDS} rounds"
+    return done
 
 
 def _key(call: ToolCall) -> str:
-    return f"{call.name}({json.dumps(_arguments(call), sort_keys=True, ensure_ascii=False)})"
+    return f"{call.name}({call.canonical.strip() or '{}'})"
 
 
 def report(title: str, done: Sequence[ReplayedTurn]) -> str:
     """The differences, as Markdown."""
-    same = sum(turn.calls == turn.then.calls for turn in done)
+    same = sum(turn.same_calls for turn in done)
     cost, seconds = sum(turn.cost_usd for turn in done), sum(turn.seconds for turn in done)
     head = f"# {title}\n\n{len(done)} turns; the same calls in {same}; ${cost:.4f}; {seconds:.1f} s."
     return "\n\n".join([head, *map(_section, done)]) + "\n"
 
 
 def _section(turn: ReplayedTurn) -> str:
-    asked, calls = turn.then.asked[0], "the same calls" if turn.calls == turn.then.calls else "other calls"
+    asked, calls = turn.then.asked[0], "the same calls" if turn.same_calls else "other calls"
     about = f"## {asked.sent_at:%Y-%m-%d %H:%M} {one_line(asked.text, 100)}"
     costs = f"{calls}; ${turn.cost_usd:.4f}; {turn.seconds:.1f} s{turn.problem and f'. Not answered: {turn.problem}'}"
     then, now = _shown(turn.then.calls, turn.then.answer), _shown(turn.calls, turn.answer)
     return "\n\n".join([about, costs, "**Then**", then, "**Now**", now])
 
 
-def _shown(calls: Sequence[str], answer: str) -> str:
-    lines = [*(f"- `{one_line(call, 200)}`" for call in calls), *(f"> {line}" for line in answer.splitlines())]
-    return "\n".join(lines) or "> (nothing)"
+def _shown(calls: Iterable[ToolCall], answer: str) -> str:
+    made = [f"- `{one_line(f'{call.name}({call.arguments})', 200)}`" for call in calls]
+    return "\n".join([*made, *(f"> {line}" for line in answer.splitlines())]) or "> (nothing)"

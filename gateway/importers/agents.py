@@ -15,6 +15,7 @@ from pathlib import Path
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from gateway.domain.memory.imports import Damaged, ImportedMessage, ImportedSession, Passed, Record
+from gateway.domain.principals import Label
 from gateway.importers import Part, Source
 from gateway.importers.records.files import Reader
 from gateway.importers.records.texts import ROLES, day_of, text_of, text_or_empty, time_of
@@ -23,19 +24,15 @@ SILENT = frozenset({"HEARTBEAT_OK", "NO_REPLY"})
 """Answers that OpenClaw doesn't show."""
 
 _EVENT = TypeAdapter(dict[str, JsonValue])
-_NOTES = (
-    ("passport", "memories.jsonl"),
-    ("memory-md", "MEMORY.md"),
-    ("memory-md", "memory/MEMORY.md"),
-    ("memory-md", "memories/MEMORY.md"),
-    ("daily-logs", "memory"),
-    ("notes-md", "memory/*.md"),
-    ("notes-md", "USER.md"),
-    ("notes-md", "memories/USER.md"),
-    ("todo-md", "TODO.md"),
-    ("learnings-md", "LEARNINGS.md"),
-    ("learnings-md", ".learnings/LEARNINGS.md"),
-)
+_NOTES = {
+    "passport": ("memories.jsonl",),
+    "memory-md": ("MEMORY.md", "memory/MEMORY.md", "memories/MEMORY.md"),
+    "daily-logs": ("memory",),
+    "notes-md": ("memory/*.md", "USER.md", "memories/USER.md"),
+    "todo-md": ("TODO.md",),
+    "learnings-md": ("LEARNINGS.md", ".learnings/LEARNINGS.md"),
+}
+"""The files for other sources, the passport first."""
 _LEFT_OUT = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "HEARTBEAT.md", "BOOTSTRAP.md", "memory/*[!d]")
 """Instructions, which are their agent's, and what no source reads."""
 
@@ -91,11 +88,12 @@ def _parts(path: Path) -> list[Part]:
 
     A passport has all that its MEMORY.md has.
     """
-    found = [Part(name, file) for root in _workspaces(path) for name, at in _NOTES for file in sorted(root.glob(at))]
+    globs = [(name, at) for name, each in _NOTES.items() for at in each]
+    found = [Part(name, file) for root in _workspaces(path) for name, at in globs for file in sorted(root.glob(at))]
     read = {part.path for part in found if part.source == "memory-md"}
-    left = {"memory-md"} if any(part.source == "passport" for part in found) else set()
+    left = "memory-md" if any(part.source == "passport" for part in found) else ""
     notes = [part for part in found if part.source != "notes-md" or not (day_of(part.path) or part.path in read)]
-    return [part for part in notes if part.source not in left]
+    return [part for part in notes if part.source != left]
 
 
 def _lines(file: Path, reader: Reader) -> Iterator[tuple[int, str]]:
@@ -124,7 +122,7 @@ def _event(event: dict[str, JsonValue], place: str) -> Iterator[Record]:
         yield Passed("empty" if role else "of the system or a tool")
         return
     at = time_of(event.get("timestamp")) or time_of(message.get("timestamp"))
-    yield ImportedMessage(role, text, at, place, text_or_empty(event.get("id")))
+    yield ImportedMessage(role, text, at, place, Label.OWNER, text_or_empty(event.get("id")))
 
 
 def _is_openclaw(path: Path) -> bool:

@@ -16,6 +16,7 @@ from typing import Literal
 from zoneinfo import ZoneInfo
 
 from gateway.domain.memory.imports import MAX_TEXT, Damaged, ImportedMessage, ImportedSession, Record
+from gateway.domain.principals import Label
 from gateway.importers import Source
 from gateway.importers.records.files import Line, Reader
 from gateway.importers.records.texts import CutLines, day_of
@@ -129,7 +130,7 @@ class _Log:
         if message.text in {"", str(self.day)}:
             return []
         place = f"{self.name}:{message.line}"
-        return [ImportedMessage(message.role, message.text, message.at, place), *message.damage(place)]
+        return [ImportedMessage(message.role, message.text, message.at, place, Label.OWNER), *message.damage(place)]
 
 
 SOURCES = {

@@ -39,7 +39,7 @@ SOURCES = {
     "learnings-md": Source(
         "a LEARNINGS.md",
         named("LEARNINGS.MD"),
-        lambda path, reader: facts(reader.lines(path), path.name, (LEARNING,), whole=True),
+        lambda path, reader: facts(reader.lines(path), path.name, LEARNING, whole=True),
     ),
     "todo-md": Source("a TODO.md", named("TODO.MD"), _tasks),
 }

@@ -20,7 +20,7 @@ from gateway.domain.memory.imports import (
     Passed,
     Record,
 )
-from gateway.domain.memory.memories import DEFAULT_AGENT, Category, Kind
+from gateway.domain.memory.memories import Category, Kind
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import json_text
 from gateway.importers import Part, Source
@@ -38,26 +38,29 @@ class _Message(BaseModel):
     text: str
     trust: str = ""
 
+    @property
+    def key(self) -> str:
+        """Its key in an import."""
+        return f"{self.session}:{self.message}"
 
-class _Line(BaseModel):
+
+class _Learned(BaseModel):
+    messages: tuple[_Message, ...] = ()
+
+
+class _Line(Carried):
     """A memory, as `supaclaw memories export` writes it."""
 
     kind: Kind
     text: str
     category: Category | None
-    importance: Annotated[float, Field(ge=0, le=1)]
     tags: tuple[str, ...]
-    pinned: bool
     trust: str
-    agent: str = DEFAULT_AGENT
-    created_at: datetime
     event_at: datetime | None
-    valid_to: datetime | None
-    superseded_at: datetime | None
-    learned_from: dict[str, JsonValue] = {}
+    learned_from: _Learned = _Learned()
 
 
-_FIELDS, _MESSAGES = TypeAdapter(dict[str, JsonValue]), TypeAdapter(list[_Message])
+_FIELDS = TypeAdapter(dict[str, JsonValue])
 
 
 def seal_of(data: Path, principal: PrincipalId) -> Callable[[str], str]:
@@ -116,16 +119,12 @@ def _records(text: str, place: str, reader: Reader) -> Iterator[Record]:
         best = Label.OWNER if own else Label.KNOWN if reader.vouched else Label.UNTRUSTED
         return max(best, Label.__members__.get(trust.upper(), Label.UNTRUSTED))
 
-    keys = []
-    for said in _MESSAGES.validate_python(row.learned_from.get("messages", [])):
-        keys.append(f"{said.session}:{said.message}")
+    for said in row.learned_from.messages:
         yield ImportedSession(str(said.session), None, place)
         role: Literal["user", "assistant"] = "user" if said.who == "user" else "assistant"
-        yield ImportedMessage(role, said.text, said.at, place, keys[-1], label(said.trust))
-    carried = Carried(
-        row.importance, row.agent, row.created_at, row.valid_to, row.superseded_at, tuple(keys), pinned=row.pinned
-    )
-    yield ImportedMemory(row.text, place, row.category, row.tags, row.event_at, label=label(row.trust), carried=carried)
+        yield ImportedMessage(role, said.text, said.at, place, label(said.trust), said.key)
+    carried = row.model_copy(update={"sources": tuple(said.key for said in row.learned_from.messages)})
+    yield ImportedMemory(row.text, place, label(row.trust), row.category, row.tags, row.event_at, carried=carried)
 
 
 def _is_passport(path: Path) -> bool:

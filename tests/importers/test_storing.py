@@ -216,10 +216,10 @@ async def test_what_was_forgotten_does_not_come_back_but_another_agent_has_its_o
 
 def many() -> Iterator[Record]:
     for number in range(30):
-        yield ImportedMemory(f"fact {number}", f"MEMORY.md:{number}")
+        yield ImportedMemory(f"fact {number}", f"MEMORY.md:{number}", Label.OWNER)
     yield ImportedSession("s", None, "log")
     for number in range(30):
-        yield ImportedMessage("user", "again", None, f"log:{number}")
+        yield ImportedMessage("user", "again", None, f"log:{number}", Label.OWNER)
     for number in range(30):
         yield ImportedTask(f"do {number}", f"TODO.md:{number}")
 

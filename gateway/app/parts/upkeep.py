@@ -184,15 +184,8 @@ def _looks(
     )
     logs = LogPruning(core.environment.state / "logs", lambda: current.config.logs.keep, clock)
     consolidation = Consolidation(database, core.signals)
-    hooks = Hooks(
-        database,
-        lambda: core.people.owner.id,
-        lambda: current.config.hooks,
-        core.net_rules,
-        turns.budgets.used_up,
-        core.guard.at("hooks"),
-        clock,
-    )
+    owner, clean = core.people.owner.id, core.guard.at("hooks")
+    hooks = Hooks(database, owner, lambda: current.config.hooks, core.net_rules, turns.budgets.used_up, clean, clock)
     # A worker beside a gateway leaves the files to the gateway.
     keeps_files = workplace.kind == "gateway"
     return {

@@ -5,13 +5,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from gateway.agent.conversation.context import system_prompt
 from gateway.app.storage.offline import StoredSecrets
 from gateway.cli.connections.database import leak_guard, owners_moment, require_owner, with_database
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import Yes, confirm_unless
+from gateway.cli.terminal.output import Yes, confirm_unless, option
 from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock
@@ -26,18 +24,17 @@ from gateway.store.transcript import conversations, messages
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.instructions import Persona
 
+AgentsFile = Annotated[
+    Path | None, option("Another AGENTS.md (default: the workspace's).", "FILE", exists=True, dir_okay=False)
+]
+
 
 def replay(
-    since: Annotated[str, typer.Option("--from", metavar="DAY", help="The first day, such as 2026-03-01.")],
-    model: Annotated[str, typer.Option(metavar="MODEL", help="The model to ask, such as openai/gpt-5.")],
-    until: Annotated[str | None, typer.Option("--to", metavar="DAY", help="The last day (default: the first).")] = None,
-    budget: Annotated[float, typer.Option(min=0, metavar="USD", help="The most that it may cost.")] = 1.0,
-    agents: Annotated[
-        Path | None,
-        typer.Option(
-            exists=True, dir_okay=False, metavar="FILE", help="Another AGENTS.md (default: that of the workspace)."
-        ),
-    ] = None,
+    since: Annotated[str, option("The first day, such as 2026-03-01.", "DAY", "--from")],
+    model: Annotated[str, option("The model to ask, such as openai/gpt-5.", "MODEL")],
+    until: Annotated[str | None, option("The last day (default: the first).", "DAY", "--to")] = None,
+    budget: Annotated[float, option("The most that it may cost.", "USD", min=0)] = 1.0,
+    agents: AgentsFile = None,
     yes: Yes = False,
 ) -> None:
     """Put past days to another model, and compare.
@@ -51,12 +48,14 @@ def replay(
 
     async def work(database: Database) -> str:
         turns, seen = await _recorded(database, first, last)
-        client = await _client(model)
+        client, tools, done = await _client(model), replaying.tools_of(turns), list[ReplayedTurn]()
         try:
             if unseen := {each for each in client.describe().chain if each.partition("/")[0] not in seen}:
                 question = f"{len(turns)} turns go to {', '.join(unseen)}, whose provider has not seen them. Send them?"
                 confirm_unless(yes, question, f"{', '.join(unseen)} has not seen these conversations; add --yes")
-            done = await _replayed(turns, client, system, budget)
+            for turn in turns:
+                left = budget - sum(each.cost_usd for each in done)
+                done.append(await replaying.replay(turn, client, system, tools, left))
         finally:
             await client.close()
         return (await leak_guard(database))(replaying.report(f"Replay with {model}", done))
@@ -76,8 +75,7 @@ def _system(agents: Path | None) -> str:
 async def _recorded(database: Database, since: datetime, until: datetime) -> tuple[list[RecordedTurn], set[str]]:
     """The owner's turns, and the providers that have seen their conversations."""
     async with database.connection() as conn:
-        owner = (await require_owner(conn)).id
-        held = await conversations.held_between(conn, owner, since, until)
+        held = await conversations.held_between(conn, (await require_owner(conn)).id, since, until)
         rows = [await messages.told_until(conn, session) for session in held]
         seen = await conversations.providers_of(conn, held)
     turns = [turn for each in rows for turn in replaying.recorded(each, since, until)]
@@ -91,12 +89,4 @@ async def _client(model: str) -> ModelClient:
     environment = Environment.read(os.environ)
     settings = load(environment.config, os.environ, StoredSecrets(environment, os.environ)).models
     alone = settings.model_copy(update={"primary": model, "fallbacks": ()})
-    client = await build_client(alone, os.environ, SystemClock())
-    return client.tuned(0.0, None)
-
-
-async def _replayed(turns: list[RecordedTurn], client: ModelClient, system: str, usd: float) -> list[ReplayedTurn]:
-    tools, done = replaying.tools_of(turns), list[ReplayedTurn]()
-    for turn in turns:
-        done.append(await replaying.replay(turn, client, system, tools, usd - sum(each.cost_usd for each in done)))
-    return done
+    return (await build_client(alone, os.environ, SystemClock())).tuned(0.0, None)

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.domain.memory.memories import Category
 from gateway.domain.principals import Label
@@ -28,42 +30,49 @@ class ImportedSession:
 class ImportedMessage:
     """An imported message; without a `key` of its source it is identified by its content.
 
-    Of another person's it begins with the name, as in "Bob: hello"; `label` is the best that it can get.
+    Another person's begins with the name, as in "Bob: hello". `label` is the best that it can get.
     """
 
     role: Literal["user", "assistant"]
     text: str
     at: datetime | None
     place: str
+    label: Label
     key: str = ""
-    label: Label = Label.OWNER
 
 
-@dataclass(frozen=True, slots=True)
-class Carried:
+class Carried(BaseModel):
     """The facts of a memory that only a passport has; `sources` are the keys of the messages it was learned from."""
 
-    importance: float = 0.5
+    model_config = ConfigDict(frozen=True)
+
+    importance: Annotated[float, Field(ge=0, le=1)] = 0.5
+    pinned: bool = False
     agent: str = ""
-    learned_at: datetime | None = None
+    created_at: datetime | None = None
     valid_to: datetime | None = None
     superseded_at: datetime | None = None
     sources: tuple[str, ...] = ()
-    pinned: bool = False
+
+
+_NOTHING_CARRIED = Carried()
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedMemory:
-    """A fact; `place` is its file and line, as in "MEMORY.md:12". An instruction is only `proposed` to its person."""
+    """A fact; `place` is its file and line, as in "MEMORY.md:12". An instruction is only `proposed` to its person.
+
+    `label` is the best that it can get.
+    """
 
     text: str
     place: str
+    label: Label
     category: Category = Category.CONTEXT
     tags: tuple[str, ...] = ()
     at: datetime | None = None
     proposed: bool = False
-    label: Label = Label.OWNER
-    carried: Carried = Carried()
+    carried: Carried = _NOTHING_CARRIED
 
 
 @dataclass(frozen=True, slots=True)

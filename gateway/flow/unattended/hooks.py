@@ -8,6 +8,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
@@ -34,7 +35,7 @@ class Hooks:
     """Sends the events that the hooks in config.json ask for."""
 
     database: Database
-    owner: Callable[[], PrincipalId]
+    owner: PrincipalId
     settings: Callable[[], Mapping[str, HookSettings]]
     rules: Callable[[], Rules]
     used_up: Callable[[], Awaitable[bool]]
@@ -45,32 +46,30 @@ class Hooks:
     async def look(self) -> None:
         """Send what has happened since; a new hook begins now."""
         for name, hook in self.settings().items():
-            async with self.database.connection() as conn:
-                place = await hooks.place(conn, name)
-                events = await hooks.following(conn, self.owner(), place) if place else []
-            if place is None:
-                await self._keep(name, await self.database.run(hooks.now))
-            elif place.retry_at is None or place.retry_at <= self.clock.now():
+            place, events = await self.database.run(partial(hooks.following, owner=self.owner, hook=name))
+            if place.retry_at is None or place.retry_at <= self.clock.now():
                 await self._send(name, hook, place, [*events, *await self._budget(place)])
 
     async def _budget(self, place: HookPlace) -> list[HookEvent]:
         """That a budget is used up, once a day."""
         now = self.clock.now()
         day = f"{now:%Y-%m-%d}"
-        if day == place.marks.get("budget.reached") or not await self.used_up():
-            return []
-        return [HookEvent("budget.reached", day, now, {"day": day})]
+        told = day == place.marks.get("budget.reached") or not await self.used_up()
+        return [] if told else [HookEvent("budget.reached", day, now, {"day": day})]
 
     async def _send(self, name: str, hook: HookSettings, place: HookPlace, events: list[HookEvent]) -> None:
         for event in events:
-            if event.kind in hook.events and not await self._taken(name, hook, event):
-                if place.failures < len(RETRIES):
-                    later = self.clock.now() + RETRIES[place.failures]
-                    await self._keep(name, replace(place, failures=place.failures + 1, retry_at=later))
-                    return
+            done = event.kind not in hook.events or await self._taken(name, hook, event)
+            if not done and place.failures < len(RETRIES):
+                later = self.clock.now() + RETRIES[place.failures]
+                place = replace(place, failures=place.failures + 1, retry_at=later)
+            else:
+                place = HookPlace({**place.marks, event.kind: event.mark})
+            await self.database.run(partial(hooks.keep, hook=name, place=place))
+            if place.retry_at:
+                return
+            if not done:
                 log.error("hook.given_up", hook=name, event_id=event.id)
-            place = HookPlace({**place.marks, event.kind: event.mark})
-            await self._keep(name, place)
 
     async def _taken(self, name: str, hook: HookSettings, event: HookEvent) -> bool:
         """Send an event; returns whether the receiver took it."""
@@ -79,16 +78,12 @@ class Hooks:
         body, seconds = json.dumps(said, ensure_ascii=False), int(self.clock.now().timestamp())
         headers = {"Content-Type": "application/json", "webhook-id": event.id, "webhook-timestamp": str(seconds)}
         try:
-            signed = signature(hook.secret.get_secret_value(), event.id, seconds, body.encode())
-            headers["webhook-signature"] = signed
-            response = await send(Outgoing("POST", str(hook.url), headers, body=body), self.rules)
+            headers["webhook-signature"] = signature(hook.secret, event.id, seconds, body.encode())
+            status = (await send(Outgoing("POST", str(hook.url), headers, body=body), self.rules)).status
         except (NetError, ValueError) as error:
             log.warning("hook.failed", hook=name, event_id=event.id, error=str(error))
             return False
-        taken = 200 <= response.status < 300
+        taken = 200 <= status < 300
         say = log.info if taken else log.warning
-        say("hook.sent" if taken else "hook.failed", hook=name, event_id=event.id, status=response.status)
+        say("hook.sent" if taken else "hook.failed", hook=name, event_id=event.id, status=status)
         return taken
-
-    async def _keep(self, name: str, place: HookPlace) -> None:
-        await self.database.run(lambda tx: hooks.keep(tx, name, place))

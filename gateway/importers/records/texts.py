@@ -1,41 +1,48 @@
 """Times and texts of exported messages, the blocks of Markdown, and the facts in a file of notes."""
 
 import re
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import groupby
 from pathlib import Path, PurePath
 from typing import ClassVar, Literal, TypeAlias
-from zipfile import BadZipFile, ZipFile, is_zipfile
+from zoneinfo import ZoneInfo
 
 from pydantic import JsonValue
 
+from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory.imports import Damaged, ImportedMemory, Passed, Record
 from gateway.domain.memory.memories import Category
+from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.importers import Source
-from gateway.importers.records.files import HEAD_BYTES, ArrayItem, Line, Reader, array_items, files_below, read_head
+from gateway.importers.records.files import ArrayItem, Line, Reader, array_items
 
 _EARLIEST, _LATEST = datetime(1990, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 _MARK, _PRIVATE = re.compile("\ue200([^\ue201]*)\ue201"), re.compile("[\ue200-\ue206]")
 _LENTICULAR = re.compile("【[^】]{0,40}†[^】]{0,80}】")
 _DAY = re.compile(r"(\d{4}-\d\d-\d\d)([-_ .].*)?\.md$")
 _KINDS = ("image", "audio", "video", "file", "document")
-CONVERSATION_FILES = "conversations*.json"
+_SECONDS = re.compile(r"\d{9,12}(\.\d+)?")
 ROLES: dict[str, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}
 """The roles of the messages that are imported; those of the system and of tools are left out."""
 
 
 def time_of(value: JsonValue) -> datetime | None:
-    """The time of seconds or milliseconds since 1970, or of ISO text; None if it isn't one between 1990 and 2100."""
+    """The time of seconds or milliseconds since 1970, or of a text; None if it isn't one between 1990 and 2100.
+
+    The text is in ISO's format, or has the seconds.
+    """
     try:
         match value:
             case bool() | None:
                 return None
             case int() | float():
                 at = datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
+            case str() if _SECONDS.fullmatch(value):
+                at = datetime.fromtimestamp(float(value), UTC)
             case str():
                 at = datetime.fromisoformat(value)
                 at = at if at.tzinfo else at.replace(tzinfo=UTC)
@@ -112,7 +119,7 @@ def export(expects: str, mark: bytes, parts: Mapping[str, Parser], into: re.Patt
                 named = (parse for pattern, parse in parts.items() if PurePath(name).match(pattern))
                 parse = next(named, parts[first] if name == path.name and path.is_file() else None)
                 if parse is None:
-                    yield Passed(_file_kind(name))
+                    yield Passed(file_kind(name))
                     continue
                 for found in array_items(name, read_chunk, into):
                     place = f"{name}:{found.line}" if isinstance(found, ArrayItem) else ""
@@ -121,7 +128,7 @@ def export(expects: str, mark: bytes, parts: Mapping[str, Parser], into: re.Patt
     return Source(expects, matches, read)
 
 
-def _file_kind(name: str) -> str:
+def file_kind(name: str) -> str:
     """A file that is left out, by name if it may hold words, else by its kind."""
     path = PurePath(name)
     return one_line(path.name, 60) if path.suffix in {".json", ".html"} else f"{path.suffix or 'other'} files"
@@ -129,16 +136,10 @@ def _file_kind(name: str) -> str:
 
 def has_near_start(path: Path, pattern: str, mark: bytes) -> bool:
     """Whether a file has this regular expression near its beginning, or in a folder or ZIP one whose name matches."""
-    if path.is_dir():
-        return any(re.search(mark, read_head(each)) for each in files_below(path) if each.match(pattern))
-    if not is_zipfile(path):
-        return bool(re.search(mark, read_head(path)))
-    try:
-        with ZipFile(path) as archive:
-            members: Sequence[str] = [name for name in archive.namelist() if PurePath(name).match(pattern)]
-            return any(re.search(mark, archive.open(name).read(HEAD_BYTES)) for name in members)
-    except (BadZipFile, EOFError, OSError, RuntimeError, zlib.error):
-        return False
+    with suppress(OwnerMustAct), Reader(ZoneInfo("UTC")).open_chunks(path) as files:
+        named = (read for name, read in files if name == path.name or PurePath(name).match(pattern))
+        return any(re.search(mark, read()) for read in named)
+    return False
 
 
 def _part_text(part: JsonValue) -> str:
@@ -296,21 +297,19 @@ _EMPTY_WORDS = re.compile(
 def facts_in(text: str, name: str, about: str = "", *, proposed: bool = False) -> Iterator[Record]:
     """Yield a memory, or a proposal, for each block of a text of this name."""
     lines = (Line(number, line, cut=False) for number, line in enumerate(text.splitlines(), start=1))
-    for record in facts(lines, name, about=about):
-        yield replace(record, proposed=proposed) if isinstance(record, ImportedMemory) else record
+    return facts(lines, name, about=about, proposed=proposed)
 
 
 def facts(
-    lines: Iterable[Line], name: str, tags: tuple[str, ...] = (), *, whole: bool = False, about: str = ""
+    lines: Iterable[Line], name: str, *tags: str, whole: bool = False, about: str = "", proposed: bool = False
 ) -> Iterator[Record]:
     """Yield a memory for each block, with `whole` one for each section without bullets; `about` heads them all."""
     for _, section in groupby(blocks(lines), key=lambda block: block.headings):
         found = list(section)
         for block in [_joined_blocks(found)] if whole and not any(each.bullet for each in found) else found:
-            place = f"{name}:{block.line}"
-            if about:
-                block.headings = ("", about, *block.headings)
-            yield ImportedMemory(_fact_text(block), place, _category(block.headings), tags, block.day)
+            place, block.headings = f"{name}:{block.line}", ("", about, *block.headings) if about else block.headings
+            category = _category(block.headings)
+            yield ImportedMemory(_fact_text(block), place, Label.OWNER, category, tags, block.day, proposed)
             yield from block.damage(place)
 
 

@@ -263,7 +263,7 @@ class ImportWriter:
             agent=carried.agent or self.agent,
             sources=tuple((await imports.carried_messages(tx, self.principal, carried.sources)).values()),
             event_at=memory.at,
-            created_at=carried.learned_at,
+            created_at=carried.created_at,
         )
         if memory.proposed:
             return None, await consolidation.propose(tx, self.principal, new)

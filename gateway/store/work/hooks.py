@@ -58,30 +58,21 @@ select * from (
 where at < now() - interval '2 seconds' order by kind, length(mark), mark limit $5"""
 
 
-async def place(conn: Connection, hook: str) -> HookPlace | None:
-    """How far a hook is; None if it is new."""
-    found = await conn.fetchval("select value from meta where key = $1", f"hook {hook}")
-    return _PLACE.validate_python(found) if found else None
+_BEGIN = """insert into meta (key, value) values ($1, jsonb_build_object('marks', jsonb_build_object(
+  'answer.sent', (select coalesce(max(id), 0) from messages)::text,
+  'review.asked', (select coalesce(max(id), 0) from reviews)::text, 'task.ended', now()))) on conflict do nothing"""
+
+
+async def following(tx: Connection, owner: PrincipalId, hook: str) -> tuple[HookPlace, list[HookEvent]]:
+    """How far a hook is, and the events since then, each kind from the oldest on. A new hook begins now."""
+    await tx.execute(_BEGIN, f"hook {hook}")
+    place = _PLACE.validate_python(await tx.fetchval("select value from meta where key = $1", f"hook {hook}"))
+    answer, review, task = (place.marks[kind] for kind in ("answer.sent", "review.asked", "task.ended"))
+    since = datetime.fromisoformat(task)
+    return place, await fetch_all(tx, HookEvent, _EVENTS, owner, int(answer), int(review), since, MOST)
 
 
 async def keep(tx: Connection, hook: str, place: HookPlace) -> None:
     """Note how far a hook is."""
-    sql = "insert into meta (key, value) values ($1, $2) on conflict (key) do update set value = excluded.value"
-    await tx.execute(sql, f"hook {hook}", _PLACE.dump_python(place, mode="json"))
-
-
-async def now(conn: Connection) -> HookPlace:
-    """The place after all that has happened."""
-    sql = """select (select coalesce(max(id), 0) from messages)::text as "answer.sent",
-                    (select coalesce(max(id), 0) from reviews)::text as "review.asked", now()::text as "task.ended" """
-    [row] = await conn.fetch(sql)
-    return HookPlace(dict(row))
-
-
-async def following(conn: Connection, owner: PrincipalId, place: HookPlace) -> list[HookEvent]:
-    """The events since then, each kind from the oldest on."""
-    marks = place.marks
-    since = datetime.fromisoformat(marks["task.ended"])
-    return await fetch_all(
-        conn, HookEvent, _EVENTS, owner, int(marks["answer.sent"]), int(marks["review.asked"]), since, MOST
-    )
+    value = _PLACE.dump_python(place, mode="json")
+    await tx.execute("update meta set value = $2 where key = $1", f"hook {hook}", value)

@@ -79,9 +79,9 @@ def _records(log: Log) -> Iterator[Record]:
 def _read(log: Log, message: LoggedMessage, place: str) -> Iterator[Record]:
     match _unwanted(log, message), message.role:
         case "", ("user" | "assistant") as role:
-            yield ImportedMessage(role, message.text, message.at, place, key=message.external_id or "")
+            yield ImportedMessage(role, message.text, message.at, place, Label.OWNER, message.external_id or "")
             if log.remember and role == "user" and (remembered := memory_request(message.text)):
-                yield ImportedMemory(remembered, place, at=message.at)
+                yield ImportedMemory(remembered, place, Label.OWNER, at=message.at)
         case why, _:
             yield Passed(why)
 

@@ -81,7 +81,7 @@ async def desk(database: Database) -> AsyncIterator[Desk]:
             return desk.used_up
 
         rules = Rules.of([served.root.removeprefix("http://")])
-        hooks = Hooks(database, lambda: world.principal, lambda: settings, lambda: rules, used_up, str, clock)
+        hooks = Hooks(database, world.principal, lambda: settings, lambda: rules, used_up, str, clock)
         desk = Desk(world, receiver, hooks, clock, settings)
         yield desk
 

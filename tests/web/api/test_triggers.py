@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from pydantic import SecretStr
 
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.principals import Label
@@ -431,9 +432,9 @@ class TestSigned:
     @pytest.fixture
     async def web(self, running: Running) -> AsyncIterator[Web]:
         sources = {
-            "github": SignedSource("github", "quite-secret", ""),
-            "hmac": SignedSource("hmac", "quite-secret", "x-signature"),
-            "standard": SignedSource("standard", f"whsec_{SIGNING}", ""),
+            "github": SignedSource(kind="github", secret=SecretStr("quite-secret")),
+            "hmac": SignedSource(kind="hmac", secret=SecretStr("quite-secret"), header="x-signature"),
+            "standard": SignedSource(kind="standard", secret=SecretStr(f"whsec_{SIGNING}")),
         }
         started = await running.start()
         started.web.path.worker.limit(0)
