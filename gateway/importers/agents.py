@@ -130,19 +130,13 @@ def _is_openclaw(path: Path) -> bool:
     return path.is_dir() and not others and (bool(_parts(path)) or _OPENCLAW.matches(path))
 
 
-_OPENCLAW = _Home(
-    "agents/*/sessions/*.jsonl",
-    ("agents/*/agent/openclaw-agent.sqlite", "agents/*/sessions/*.jsonl"),
-    "agents/*/agent/openclaw-agent.sqlite",
-    "select session_id, seq, event_json from transcript_events order by session_id, seq",
-)
-_HERMES = _Home(
-    "sessions/*.jsonl",
-    ("state.db", "memories/MEMORY.md", "memories/USER.md"),
-    "state.db",
-    """select session_id, id, json_object('role', role, 'content', content, 'timestamp', timestamp, 'id', 'm' || id)
-       from messages order by session_id, id""",
-)
+_SQLITE, _JSONL = "agents/*/agent/openclaw-agent.sqlite", "agents/*/sessions/*.jsonl"
+_OPENCLAW_ROWS = "select session_id, seq, event_json from transcript_events order by session_id, seq"
+_OPENCLAW = _Home(_JSONL, (_SQLITE, _JSONL), _SQLITE, _OPENCLAW_ROWS)
+_HERMES_ROWS = """
+  select session_id, id, json_object('role', role, 'content', content, 'timestamp', timestamp, 'id', 'm' || id)
+  from messages order by session_id, id"""
+_HERMES = _Home("sessions/*.jsonl", ("state.db", "memories/MEMORY.md", "memories/USER.md"), "state.db", _HERMES_ROWS)
 _NANOBOT = _Home("sessions/*.jsonl", ("memory/HISTORY.md", "workspace/memory/HISTORY.md", "sessions/*.jsonl"))
 SOURCES = {
     "openclaw": Source("an OpenClaw workspace", _is_openclaw, _OPENCLAW.read, _parts),

@@ -154,7 +154,7 @@ def _file(file: Fields) -> str:
     return "\n".join(filter(None, ["" if text and not name else f"[file: {name}]" if name else "[file]", text]))
 
 
-def _claude_project(place: str, found: ArrayItem, _reader: Reader) -> Iterator[Record]:
+def _project(place: str, found: ArrayItem, _reader: Reader) -> Iterator[Record]:
     """Yield the documents as a conversation, and the instructions as proposals."""
     project, name = found.value, text_or_empty(found.value.get("name"))[:MAX_TITLE_CHARS]
     yield from facts_in(text_or_empty(project.get("description")), place, name)
@@ -166,7 +166,7 @@ def _claude_project(place: str, found: ArrayItem, _reader: Reader) -> Iterator[R
         yield _message("user", text, doc.get("created_at") or begun, place, doc.get("uuid"), Label.KNOWN)
 
 
-def _claude_memories(place: str, found: ArrayItem, _reader: Reader) -> Iterator[Record]:
+def _memories(place: str, found: ArrayItem, _reader: Reader) -> Iterator[Record]:
     projects = fields_of(found.value.get("project_memories"))
     for text in (found.value.get("conversations_memory"), *projects.values()):
         yield from facts_in(text_or_empty(text), place)
@@ -223,6 +223,11 @@ def _gemini(place: str, found: ArrayItem, _reader: Reader) -> Iterator[Record]:
 _CONVERSATIONS = "conversations*.json"
 _CHATGPT = _Chats("ChatGPT", ("conversation_id", "title", "create_time", "mapping"), _chatgpt, _branch)
 _CLAUDE = _Chats("Claude", ("uuid", "name", "created_at", "chat_messages"), _claude)
+_CLAUDE_FILES = {
+    _CONVERSATIONS: _CLAUDE.parse,
+    **dict.fromkeys(("projects*.json", "projects/*.json"), _project),
+    "memories*.json": _memories,
+}
 _LETTA_MESSAGE = _plain("id", "role", "created_at", "content", "text")
 _LETTA = _Chats("Letta", ("id", "name", "created_at", "messages"), _LETTA_MESSAGE)
 _LIBRECHAT_MESSAGE = _plain("messageId", "isCreatedByUser", "createdAt", "text", "content")
@@ -231,16 +236,7 @@ _OPEN_WEBUI_MESSAGE = _plain("id", "role", "timestamp", "content")
 _OPEN_WEBUI = _Chats("Open WebUI", ("id", "title", "created_at", "chat.messages"), _OPEN_WEBUI_MESSAGE)
 SOURCES = {
     "chatgpt": export("ChatGPT's conversations.json, or the ZIP", b'"mapping"', {_CONVERSATIONS: _CHATGPT.parse}),
-    "claude": export(
-        "Claude's conversations.json, or the ZIP",
-        b'"chat_messages"',
-        {
-            _CONVERSATIONS: _CLAUDE.parse,
-            "projects*.json": _claude_project,
-            "projects/*.json": _claude_project,
-            "memories*.json": _claude_memories,
-        },
-    ),
+    "claude": export("Claude's conversations.json, or the ZIP", b'"chat_messages"', _CLAUDE_FILES),
     "gemini": export("Gemini's activity of Google Takeout, as JSON", b'"Gemini Apps"', {"My*Activity.json": _gemini}),
     "open-webui": export("Open WebUI's chats", rb'"chat":\s*\{', {ANY: _OPEN_WEBUI.parse}),
     "librechat": export("a conversation of LibreChat", b'"isCreatedByUser"', {ANY: _LIBRECHAT.parse}),

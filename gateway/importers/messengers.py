@@ -27,6 +27,7 @@ from gateway.importers.records.texts import (
     time_of,
 )
 
+_TELEGRAM = rb'"date_unixtime"|"personal_information"'
 TELEGRAM_INTO = re.compile(rb'\{(?:(?:"(?:[^"\\]|\\.)*"|[^"{}\[\]])*"messages":\s*\[|\s*"about":)')
 """Objects that are too large to be held: a chat, up to its messages, and the list of chats."""
 
@@ -165,12 +166,7 @@ def _is_whatsapp(path: Path) -> bool:
 
 
 SOURCES = {
-    "telegram": export(
-        "Telegram Desktop's result.json",
-        rb'"date_unixtime"|"personal_information"',
-        {"result.json": _telegram},
-        TELEGRAM_INTO,
-    ),
+    "telegram": export("Telegram Desktop's result.json", _TELEGRAM, {"result.json": _telegram}, TELEGRAM_INTO),
     "slack": export("a Slack export, as a ZIP", rb'"ts":\s*"\d+\.\d', {"*/????-??-??.json": _slack}),
     "whatsapp": Source(
         "a chat that WhatsApp exported, as _chat.txt or ZIP", _is_whatsapp, _whatsapp, most_trusted=Label.UNTRUSTED

@@ -18,6 +18,10 @@ def _notes(path: Path, reader: Reader) -> Iterator[Record]:
     return facts(reader.lines(path), path.name, about=path.stem.replace("-", " ").replace("_", " "))
 
 
+def _learnings(path: Path, reader: Reader) -> Iterator[Record]:
+    return facts(reader.lines(path), path.name, LEARNING, whole=True)
+
+
 def _tasks(path: Path, reader: Reader) -> Iterator[Record]:
     """Yield the open items of the first level, each with the lines below it."""
     for block in blocks(reader.lines(path)):
@@ -36,10 +40,6 @@ def _tasks(path: Path, reader: Reader) -> Iterator[Record]:
 SOURCES = {
     "memory-md": Source("a MEMORY.md", named("MEMORY.MD"), lambda path, reader: facts(reader.lines(path), path.name)),
     "notes-md": Source("a USER.md, or any other notes", named("USER.MD"), _notes),
-    "learnings-md": Source(
-        "a LEARNINGS.md",
-        named("LEARNINGS.MD"),
-        lambda path, reader: facts(reader.lines(path), path.name, LEARNING, whole=True),
-    ),
+    "learnings-md": Source("a LEARNINGS.md", named("LEARNINGS.MD"), _learnings),
     "todo-md": Source("a TODO.md", named("TODO.MD"), _tasks),
 }

@@ -73,15 +73,17 @@ def _system(agents: Path | None) -> str:
 
 
 async def _recorded(database: Database, since: datetime, until: datetime) -> tuple[list[RecordedTurn], set[str]]:
-    """The owner's turns, and the providers that have seen their conversations."""
+    """The owner's turns, and the providers that have seen each of their conversations."""
+    turns, seen = list[RecordedTurn](), list[set[str]]()
     async with database.connection() as conn:
         held = await conversations.held_between(conn, (await require_owner(conn)).id, since, until)
-        rows = [await messages.told_until(conn, session) for session in held]
-        seen = await conversations.providers_of(conn, held)
-    turns = [turn for each in rows for turn in replaying.recorded(each, since, until)]
+        for session, providers in held.items():
+            if found := [*replaying.recorded(await messages.told_until(conn, session), since, until)]:
+                turns += found
+                seen.append(providers)
     if not turns:
         raise OwnerMustAct("there are no answered turns of yours in this time; `supaclaw sessions` lists conversations")
-    return turns, seen
+    return turns, set.intersection(*seen)
 
 
 async def _client(model: str) -> ModelClient:

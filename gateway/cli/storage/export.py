@@ -7,17 +7,15 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from textwrap import indent
-from typing import Annotated, assert_never
-
-import typer
+from typing import Annotated, Literal, TypeAlias
 
 from gateway.agent.memory.remember import Remembering
 from gateway.cli.connections.database import leak_guard, require_owner, with_database
 from gateway.cli.storage.memories import exported_lines
 from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import argument, option
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
@@ -63,18 +61,13 @@ class Export:
             return content
 
 
-class Program(StrEnum):
-    """A program whose files an export has, too."""
-
-    OPENCLAW = "openclaw"
-    HERMES = "hermes"
-    LETTA = "letta"
-    MARKDOWN = "markdown"
+Program: TypeAlias = Literal["openclaw", "hermes", "letta", "markdown"]
+"""A program whose files an export has, too."""
 
 
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that does not exist yet.")],
-    to: Annotated[Program | None, typer.Option(help="Also lay the memories out as this program reads them.")] = None,
+    folder: Annotated[Path, argument("A folder that does not exist yet.", "DIR")],
+    to: Annotated[Program | None, option("Also lay the memories out as this program reads them.")] = None,
 ) -> None:
     """Write persona, skills, memories and transcripts to a folder."""
     with _new_folder(folder) as half:
@@ -103,8 +96,7 @@ def _new_folder(folder: Path) -> Iterator[Path]:
 
 async def _export(database: Database, folder: Path, to: Program | None) -> str:
     into = Export(folder, await leak_guard(database))
-    async with database.connection() as conn:
-        owner = (await require_owner(conn)).id
+    owner = (await database.read(require_owner)).id
     persona, skills = await _write_files(into, Workspace(Environment.read(os.environ).workspace))
     lines = await database.run(lambda tx: exported_lines(Remembering(tx, owner, ALL_MEMORIES, into.clean)))
     await asyncio.to_thread(into.write, "memories.jsonl", "".join(f"{line}\n" for line in lines))
@@ -124,23 +116,16 @@ def _layout(to: Program, lines: list[str], folder: Path) -> dict[str, str]:
             texts.setdefault(row["category"], []).append(row["text"] + day)
     bullets = {name: "".join(f"- {indent(text, '  ').strip()}\n" for text in each) for name, each in texts.items()}
     sections = "\n".join(f"## {name.capitalize()}\n\n{each}" for name, each in bullets.items())
-    match to:
-        case Program.MARKDOWN:
-            return {f"memories/{name}.md": f"# {name.capitalize()}\n\n{each}" for name, each in bullets.items()}
-        case Program.OPENCLAW:
-            return {"MEMORY.md": f"# Memory\n\n{sections}"}
-        case Program.HERMES:
-            entries = "\n§\n".join(text for each in texts.values() for text in each)
-            return {"memories/MEMORY.md": f"{entries}\n", "memories/USER.md": _persona(folder, "USER")}
-        case Program.LETTA:
-            own = {"persona": _persona(folder, "SOUL"), "human": _persona(folder, "USER")}
-            return {"agent.af": _agent_file({**own, "memory": sections})}
-        case unreachable:
-            assert_never(unreachable)
-
-
-def _persona(folder: Path, name: str) -> str:
-    return file.read_text(errors="replace") if (file := folder / f"{name}.md").exists() else ""
+    entries = "\n§\n".join(text for each in texts.values() for text in each)
+    files = {name: folder / f"{name}.md" for name in ("SOUL", "USER")}
+    own = {name: file.read_text(errors="replace") if file.exists() else "" for name, file in files.items()}
+    layouts: dict[Program, dict[str, str]] = {
+        "markdown": {f"memories/{name}.md": f"# {name.capitalize()}\n\n{each}" for name, each in bullets.items()},
+        "openclaw": {"MEMORY.md": f"# Memory\n\n{sections}"},
+        "hermes": {"memories/MEMORY.md": f"{entries}\n", "memories/USER.md": own["USER"]},
+        "letta": {"agent.af": _agent_file({"persona": own["SOUL"], "human": own["USER"], "memory": sections})},
+    }
+    return layouts[to]
 
 
 def _agent_file(blocks: dict[str, str]) -> str:
@@ -197,8 +182,7 @@ async def _transcripts(database: Database, owner: PrincipalId) -> AsyncIterator[
 async def _conversations_page(
     database: Database, owner: PrincipalId, offset: int, *, unattended: bool
 ) -> list[Conversation]:
-    async with database.connection() as conn:
-        return await conversations.listed(conn, owner, PAGE, offset, unattended=unattended)
+    return await database.read(lambda conn: conversations.listed(conn, owner, PAGE, offset, unattended=unattended))
 
 
 async def _write_transcript(into: Export, of: Conversation, rows: list[MessageRow]) -> str:

@@ -13,10 +13,11 @@ import typer
 from gateway.background.budgets import FREE_ROWS, PAID_PREFIX, estimate_embedding
 from gateway.cli.connections.database import leak_guard, owners_zone, require_owner, with_database
 from gateway.cli.terminal.console import echo, progress_bar
-from gateway.cli.terminal.output import AsJson, Yes, ask_yes_or_no, confirm_unless, print_json
+from gateway.cli.terminal.output import AsJson, Yes, argument, ask_yes_or_no, confirm_unless, flag, option, print_json
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.memory.memories import DEFAULT_AGENT
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import zone
@@ -36,14 +37,11 @@ INDEXED = 500
 
 
 def run(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Such as chatgpt; `all` imports all that is found.")],
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file or folder.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be imported.")] = False,
-    own: Annotated[bool, typer.Option("--own", help="Treat messages in your name as your own words.")] = False,
-    agent: Annotated[
-        str,
-        typer.Option(metavar="NAME", show_default=False, help="The agent that gets the memories (default: your own)."),
-    ] = "default",
+    source: Annotated[str, argument("Such as chatgpt; `all` imports all that is found.", "SOURCE")],
+    path: Annotated[Path, argument("The file or folder.", "PATH")],
+    dry_run: Annotated[bool, flag("Only count what would be imported.", "--dry-run")] = False,
+    own: Annotated[bool, flag("Treat messages in your name as your own words.", "--own")] = False,
+    agent: Annotated[str | None, option("The agent that gets the memories (default: your own).", "NAME")] = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -53,13 +51,11 @@ def run(
         raise OwnerMustAct(f'there is no source "{one_line(source, 40)}"; choose one of {", ".join([*sources, ALL])}')
     if own and (forged := _forgeable(source, path, sources)):
         raise OwnerMustAct(f"anybody in a chat can forge the lines of {forged}; import it without --own")
-    name = one_line(agent, MAX_AGENT)
-    if not name:
+    if not (name := DEFAULT_AGENT if agent is None else one_line(agent, MAX_AGENT)):
         raise OwnerMustAct("the agent needs a name; leave --agent out for your own agent")
 
     async def work(database: Database) -> Tally:
-        async with database.connection() as conn:
-            person = await require_owner(conn)
+        person = await database.read(require_owner)
         owner, files = person.id, reader(person)
         if not dry_run and any(is_foreign(part.path, files) for part in parts_of(source, path, sources)):
             files = replace(files, vouched=yes or _vouched(path))

@@ -178,7 +178,8 @@ def _as_unicode(text: str) -> str:
 
 MAX_OBJECT_BYTES = 32 << 20
 
-_OUTSIDE, _INSIDE = re.compile(rb'["{}\[\]]'), re.compile(rb'["\\]')
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[{}\[\]]', re.DOTALL)
+"""A bracket, or a string, which has no end yet if its group is empty."""
 _FIRST_KEY = re.compile(rb'\{\s*("[^"\\]{1,60}")')
 _OBJECT = TypeAdapter(dict[str, JsonValue])
 
@@ -261,23 +262,17 @@ class _Window:
 
     def end_of_object(self) -> int | None:
         """The length of the object at the beginning; None if it has no end, or is too large."""
-        depth, at, inside = 0, 0, False
+        depth, at = 0, 0
         while True:
-            found = (_INSIDE if inside else _OUTSIDE).search(self.data, at)
-            if found is None:
-                at = len(self.data)
-                if at > MAX_OBJECT_BYTES or not self.fill():
+            found = _TOKEN.search(self.data, at)
+            if found is None or found[1] == b"":
+                at = found.start() if found else len(self.data)
+                if len(self.data) > MAX_OBJECT_BYTES or not self.fill():
                     return None
                 continue
-            at, token = found.end(), found[0]
-            if token == b"\\":
-                at += 1
-                if at > len(self.data):
-                    self.fill()
-            elif token == b'"':
-                inside = not inside
-            else:
-                depth += 1 if token in b"{[" else -1
+            at = found.end()
+            if found[1] is None:
+                depth += 1 if found[0] in b"{[" else -1
                 if depth == 0:
                     return at
 

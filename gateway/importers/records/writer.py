@@ -6,10 +6,10 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import MemoryId, PrincipalId, SessionId
+from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.domain.memory.imports import (
     LEARNING,
     MAX_TEXT,
@@ -90,6 +90,10 @@ MAX_KEY_CHARS = 200
 MAX_PLACE_CHARS = 200
 
 
+Rows: TypeAlias = dict[str, ImportedRow]
+"""The messages of a conversation, by their keys."""
+
+
 @dataclass(slots=True)
 class _Conversation:
     """A session while its messages are read; `last_at` stands in for missing times."""
@@ -108,9 +112,8 @@ class _Batch:
     label: Label
     answers: Label
     """The best label of what an assistant said."""
-    memories: dict[bytes, ImportedMemory] = field(default_factory=dict)
-    tasks: dict[bytes, ImportedTask] = field(default_factory=dict)
-    said: dict[bytes, tuple[_Conversation, dict[str, ImportedRow]]] = field(default_factory=dict)
+    facts: dict[bytes, ImportedMemory | ImportedTask] = field(default_factory=dict)
+    said: dict[bytes, tuple[_Conversation, Rows]] = field(default_factory=dict)
     size: int = 0
     characters: int = 0
 
@@ -175,12 +178,8 @@ class ImportWriter:
 
     def _add_record(self, batch: _Batch, record: ImportedMemory | ImportedTask | Passed | Damaged) -> None:
         match record:
-            case ImportedMemory():
-                ended = [record.carried.superseded_at.isoformat()] if record.carried.superseded_at else []
-                batch.memories.setdefault(_key("memory", content_hash(storable(record.text)).hex(), *ended), record)
-                batch.grow(record.text)
-            case ImportedTask():
-                batch.tasks.setdefault(_key("task", content_hash(storable(record.text)).hex()), record)
+            case ImportedMemory() | ImportedTask():
+                batch.facts.setdefault(_fact_key(record), record)
                 batch.grow(record.text)
             case Passed():
                 self.tally.passed[record.why] += 1
@@ -208,50 +207,38 @@ class ImportWriter:
     async def _flush(self, batch: _Batch) -> None:
         if batch.size:
             self.tally.add(await self.database.run(lambda tx: self._stored(tx, batch)))
-            self._stored_keys |= {*batch.memories, *batch.tasks, *batch.said}
+            self._stored_keys |= {*batch.facts, *batch.said}
 
     async def _stored(self, tx: Connection, batch: _Batch) -> Tally:
         """Store the new records of a batch; returns their counts."""
         if not self.dry_run:
             await imports.alone(tx, self.principal)
         done = Tally()
-        keys = {*batch.memories, *batch.tasks}
-        known = await imports.known_keys(tx, self.principal, self.agent, {*keys, *batch.said})
-        known |= self._stored_keys & keys
-        done.known += len(known & keys)
-        for key, task in batch.tasks.items():
-            if key not in known:
-                await self._add_task(tx, batch, key, task)
-                done.tasks += 1
+        known = await imports.known_keys(tx, self.principal, self.agent, {*batch.facts, *batch.said})
+        known |= self._stored_keys & batch.facts.keys()
+        done.known += len(known & batch.facts.keys())
         for key, (conversation, rows) in batch.said.items():
-            session = await imports.session_of(tx, self.principal, self.agent, key) if key in known else None
-            if session or key not in known:
-                await self._append(tx, batch, conversation, session, rows, done)
-            else:  # the session was deleted after its import
-                done.known += len(rows)
-        for key, memory in batch.memories.items():  # after the messages that it was learned from
-            if key not in known:
-                await self._remember(tx, batch, key, memory, done)
+            await self._append(tx, batch, conversation, rows, done, known=key in known)
+        for key, fact in batch.facts.items():  # after the messages that it was learned from
+            if key in known:
+                continue
+            if isinstance(fact, ImportedTask):
+                await self._add_task(tx, batch, key, fact)
+                done.tasks += 1
+            else:
+                await self._remember(tx, batch, key, fact, done)
         return done
 
     async def _remember(self, tx: Connection, batch: _Batch, key: bytes, memory: ImportedMemory, done: Tally) -> None:
-        if not self.dry_run:
-            learned, is_new = await self._learned(tx, batch, memory)
-            place = self._place(memory)
-            await imports.note(tx, self.principal, self.agent, key, batch.source, place, memory=learned)
-            if not is_new:
-                done.known += 1
-                return
-        if memory.proposed:
-            done.proposals += 1
-        elif LEARNING in memory.tags:
-            done.learnings += 1
-        else:
-            done.memories += 1
+        is_new, learning = self.dry_run or await self._learned(tx, batch, key, memory), LEARNING in memory.tags
+        done.known += not is_new
+        done.proposals += is_new and memory.proposed
+        done.learnings += is_new and learning and not memory.proposed
+        done.memories += is_new and not (learning or memory.proposed)
 
-    async def _learned(self, tx: Connection, batch: _Batch, memory: ImportedMemory) -> tuple[MemoryId | None, bool]:
-        """Remember or propose it; returns its row, None if a better trusted source had it, and whether it is new."""
-        carried = memory.carried
+    async def _learned(self, tx: Connection, batch: _Batch, key: bytes, memory: ImportedMemory) -> bool:
+        """Remember or propose it; returns whether it is new."""
+        carried, place = memory.carried, self._place(memory)
         new = NewMemory(
             self.clean(memory.text),
             memory.category,
@@ -265,14 +252,18 @@ class ImportWriter:
             event_at=memory.at,
             created_at=carried.created_at,
         )
+        row: MemoryId | None = None
         if memory.proposed:
-            return None, await consolidation.propose(tx, self.principal, new)
-        if carried.superseded_at and await memories.was_replaced(tx, self.principal, new, carried.superseded_at):
-            return None, False
-        stored, is_new = await memories.add(tx, self.principal, new)
-        if is_new and (carried.valid_to or carried.superseded_at):
-            await memories.end(tx, stored.id, carried.valid_to, carried.superseded_at)
-        return (stored.id if stored.label >= new.label else None), is_new
+            is_new = await consolidation.propose(tx, self.principal, new)
+        elif carried.superseded_at and await memories.was_replaced(tx, self.principal, new, carried.superseded_at):
+            is_new = False
+        else:
+            stored, is_new = await memories.add(tx, self.principal, new)
+            row = stored.id if stored.label >= new.label else None  # else a better trusted source had it
+            if is_new and (carried.valid_to or carried.superseded_at):
+                await memories.end(tx, stored.id, carried.valid_to, carried.superseded_at)
+        await imports.note(tx, self.principal, self.agent, key, batch.source, place, memory=row)
+        return is_new
 
     async def _add_task(self, tx: Connection, batch: _Batch, key: bytes, task: ImportedTask) -> None:
         """Add a task to the backlog, named by its first words and, if that name is in use, a number."""
@@ -294,19 +285,14 @@ class ImportWriter:
         self.tally.damage(self._place(task), f'there are {MAX_NAMESAKES} schedules called "{name}"; rename one of them')
 
     async def _append(
-        self,
-        tx: Connection,
-        batch: _Batch,
-        conversation: _Conversation,
-        session: SessionId | None,
-        rows: dict[str, ImportedRow],
-        done: Tally,
+        self, tx: Connection, batch: _Batch, conversation: _Conversation, rows: Rows, done: Tally, *, known: bool
     ) -> None:
-        """Add the messages that the session lacks; without a session, start one."""
-        known = await imports.said(tx, session, rows) if session else set()
+        """Add the messages that its session lacks; start one unless the conversation is `known`."""
+        session = await imports.session_of(tx, self.principal, self.agent, conversation.key) if known else None
+        had = await imports.said(tx, session, rows) if session else {*rows} if known else set()  # None: it was deleted
         if batch.source == PASSPORT:  # this gateway may still have the messages themselves
-            known |= (await imports.carried_messages(tx, self.principal, rows)).keys()
-        fresh = [row for key, row in rows.items() if key not in known]
+            had |= (await imports.carried_messages(tx, self.principal, rows)).keys()
+        fresh = [row for key, row in rows.items() if key not in had]
         done.known += len(rows) - len(fresh)
         if not fresh:
             return
@@ -332,6 +318,12 @@ def session_key(source: str, key: str) -> bytes:
 
 def _key(*parts: str) -> bytes:
     return sha256("\0".join(parts).encode()).digest()
+
+
+def _fact_key(fact: ImportedMemory | ImportedTask) -> bytes:
+    ended = fact.carried.superseded_at if isinstance(fact, ImportedMemory) else None
+    kind, content = "task" if isinstance(fact, ImportedTask) else "memory", content_hash(storable(fact.text)).hex()
+    return _key(kind, content, *([ended.isoformat()] if ended else []))
 
 
 def _content_key(message: ImportedMessage, untimed: Counter[str]) -> str:

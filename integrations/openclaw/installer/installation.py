@@ -174,8 +174,7 @@ class Installer:
 
     def _imported(self, *, dry_run: bool) -> Tally:
         async def work(database: Database) -> Tally:
-            async with database.connection() as conn:
-                owner = await require_owner(conn)
+            owner = await database.read(require_owner)
             writer = ImportWriter(
                 database,
                 owner.id,
