@@ -89,13 +89,11 @@ async def replay(
     for _ in range(MAX_ROUNDS):
         prompt = Prompt(fit((SystemMessage(system), *to_messages(entries)), room, estimate), tools)
         if done.cost_usd + model.highest(prompt).usd > usd:
-            done.problem = "the budget is used up"
-            return done
+            return replace(done, problem="the budget is used up")
         try:
             reply = await reply_of(model, prompt)
         except ModelsExhausted as error:
-            done.problem = one_line(str(error), 300)
-            return done
+            return replace(done, problem=one_line(str(error), 300))
         done.cost_usd += reply.usage.cost_usd
         done.answer, done.seconds = reply.text, perf_counter() - began
         if not reply.calls:
@@ -105,8 +103,7 @@ async def replay(
             entries.append(ToolIntent(call, len(done.calls), fields=None if place else reply.fields))
             entries.append(ToolResult(call.id, found.pop(0) if found else NOT_RECORDED))
             done.calls.append(call)
-    done.problem = f"it still called tools after {MAX_ROUNDS} rounds"
-    return done
+    return replace(done, problem=f"it still called tools after {MAX_ROUNDS} rounds")
 
 
 def _key(call: ToolCall) -> str:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from gateway.domain.memory.imports import Damaged, ImportedMessage, ImportedSession, Passed, Record
+from gateway.domain.memory.imports import Damaged, ImportedSession, Passed, Record
 from gateway.domain.principals import Label
 from gateway.importers import Part, Source
 from gateway.importers.records.files import Reader
-from gateway.importers.records.texts import ROLES, day_of, text_of, text_or_empty, time_of
+from gateway.importers.records.texts import day_of, said, text_of, text_or_empty
 
 SILENT = frozenset({"HEARTBEAT_OK", "NO_REPLY"})
 """Answers that OpenClaw doesn't show."""
@@ -117,12 +117,9 @@ def _event(event: dict[str, JsonValue], place: str) -> Iterator[Record]:
     message = event.get("message") if event.get("type") == "message" else event if "role" in event else None
     if not isinstance(message, dict):
         return
-    role, text = ROLES.get(text_or_empty(message.get("role"))), text_of(message.get("content"))
-    if role is None or not text or text in SILENT:
-        yield Passed("empty" if role else "of the system or a tool")
-        return
-    at = time_of(event.get("timestamp")) or time_of(message.get("timestamp"))
-    yield ImportedMessage(role, text, at, place, Label.OWNER, text_or_empty(event.get("id")))
+    role, text = text_or_empty(message.get("role")), text_of(message.get("content"))
+    at = event.get("timestamp") or message.get("timestamp")
+    yield said(role, "" if text in SILENT else text, at, place, event.get("id"), Label.OWNER)
 
 
 def _is_openclaw(path: Path) -> bool:

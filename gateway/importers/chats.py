@@ -13,20 +13,18 @@ from gateway.importers.records.files import ArrayItem, Reader
 from gateway.importers.records.texts import (
     ANY,
     MAX_TITLE_CHARS,
-    ROLES,
+    NOT_SAID,
     Fields,
     export,
     facts_in,
     fields_of,
     items_of,
+    said,
     text_of,
     text_or_empty,
     time_of,
 )
 from gateway.ingest.text import html_text, parsed_html
-
-_ROLES = {**ROLES, "human": ROLES["user"], "True": ROLES["user"], "False": ROLES["assistant"]}
-"""The roles, as programs call them; `True` is of the key "isCreatedByUser"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +68,9 @@ def _plain(id: str, role: str, at: str, *texts: str) -> Callable[[Fields, str], 
 
     def read(message: Fields, place: str) -> Iterable[Record]:
         text = next(filter(None, (text_of(message.get(name)) for name in texts)), "")
-        return [_message(str(message.get(role)), text, message.get(at), place, message.get(id), Label.OWNER)]
+        return [said(str(message.get(role)), text, message.get(at), place, message.get(id), Label.OWNER)]
 
     return read
-
-
-def _message(role: str, text: str, at: JsonValue, place: str, key: JsonValue, label: Label) -> Record:
-    """A message, or what it is counted as."""
-    if (said_by := _ROLES.get(role)) is None:
-        return _NOT_SAID
-    return ImportedMessage(said_by, text, time_of(at), place, label, text_or_empty(key)) if text else Passed("empty")
-
-
-_NOT_SAID = Passed("of the system or a tool")
 
 
 def _branch(chat: Fields, listed: JsonValue) -> list[Fields]:
@@ -101,17 +89,17 @@ def _chatgpt(message: Fields, place: str) -> Iterator[Record]:
     text, kind = text_of(content.get("parts")) or text_or_empty(content.get("text")), content.get("content_type")
     to, hidden = message.get("recipient", "all"), _at(message, "metadata.is_visually_hidden_from_conversation")
     if kind == "user_editable_context":
-        for said in (text_or_empty(content.get(name)).strip() for name in ("user_profile", "user_instructions")):
-            yield from [ImportedMemory(said, place, Label.OWNER, Category.PREFERENCE, proposed=True)] if said else []
+        for wish in (text_or_empty(content.get(name)).strip() for name in ("user_profile", "user_instructions")):
+            yield from [ImportedMemory(wish, place, Label.OWNER, Category.PREFERENCE, proposed=True)] if wish else []
     elif to == "bio" and text:
         yield ImportedMemory(text, place, Label.OWNER, at=time_of(at))
     elif to in ("canmore.create_textdoc", "canmore.update_textdoc"):
-        canvas = _message("assistant", _canvas(text), at, place, key, Label.OWNER)
+        canvas = said("assistant", _canvas(text), at, place, key, Label.OWNER)
         yield canvas if isinstance(canvas, ImportedMessage) else Passed("edits of canvases")
     elif to == "all" and kind in ("text", "multimodal_text") and not hidden:
-        yield _message(text_or_empty(_at(message, "author.role")), text, at, place, key, Label.OWNER)
+        yield said(text_or_empty(_at(message, "author.role")), text, at, place, key, Label.OWNER)
     else:
-        yield _NOT_SAID
+        yield NOT_SAID
 
 
 def _canvas(text: str) -> str:
@@ -139,11 +127,11 @@ def _claude(message: Fields, place: str) -> Iterator[Record]:
     made = [fields_of(part.get("input")) for part in parts if (part.get("type"), part.get("name")) == _ARTIFACT]
     yield from (Passed("edits of artifacts") for call in made if not call.get("content"))
     files = list(map(_file, (*items_of(message.get("attachments")), *items_of(message.get("files")))))
-    said = text_of(message.get("content")) or text_or_empty(message.get("text")).strip()
+    words = text_of(message.get("content")) or text_or_empty(message.get("text")).strip()
     artifacts = [_titled("artifact", call.get("title"), call["content"]) for call in made if call.get("content")]
-    text = "\n".join(filter(None, [said, *files, *artifacts]))
+    text = "\n".join(filter(None, [words, *files, *artifacts]))
     label = Label.KNOWN if files else Label.OWNER
-    yield _message(sender, text, message.get("created_at"), place, message.get("uuid"), label)
+    yield said(sender, text, message.get("created_at"), place, message.get("uuid"), label)
 
 
 _ARTIFACT = ("tool_use", "artifacts")
@@ -163,7 +151,7 @@ def _project(place: str, found: ArrayItem, _reader: Reader) -> Iterator[Record]:
     yield ImportedSession(text_or_empty(project.get("uuid")) or place, time_of(begun), f"{place} ({name})")
     for doc in items_of(project.get("docs")):
         text = f"[file: {text_or_empty(doc.get('filename'))[:100]}]\n{text_or_empty(doc.get('content'))}"
-        yield _message("user", text, doc.get("created_at") or begun, place, doc.get("uuid"), Label.KNOWN)
+        yield said("user", text, doc.get("created_at") or begun, place, doc.get("uuid"), Label.KNOWN)
 
 
 def _memories(place: str, found: ArrayItem, _reader: Reader) -> Iterator[Record]:
@@ -194,7 +182,7 @@ def _unpacked(message: ImportedMessage) -> Record:
         return message
     text = text_or_empty(packed.get("message"))
     if not text or packed.get("type", "user_message") != "user_message":
-        return _NOT_SAID
+        return NOT_SAID
     return replace(message, text=text, at=message.at or time_of(packed.get("time")))
 
 
@@ -209,15 +197,15 @@ def _mem0(place: str, found: ArrayItem, _reader: Reader) -> Iterator[Record]:
 
 def _gemini(place: str, found: ArrayItem, _reader: Reader) -> Iterator[Record]:
     """Yield a prompt and its answer; those of a day are a conversation."""
-    said, time = text_or_empty(found.value.get("title")), text_or_empty(found.value.get("time"))
+    asked, time = text_or_empty(found.value.get("title")), text_or_empty(found.value.get("time"))
     answers = [text_or_empty(item.get("html")) for item in items_of(found.value.get("safeHtmlItem"))]
-    if not said or not (at := time_of(time)) or not (answers or said.startswith("Prompted ")):
+    if not asked or not (at := time_of(time)) or not (answers or asked.startswith("Prompted ")):
         yield Passed("activity without words")
         return
     yield ImportedSession(time[:10], at, f"{place} ({time[:10]})")
-    yield _message("user", said.removeprefix("Prompted "), time, place, f"{time} prompt", Label.OWNER)
+    yield said("user", asked.removeprefix("Prompted "), time, place, f"{time} prompt", Label.OWNER)
     if answer := "\n".join(html_text(parsed_html(html)) for html in answers):
-        yield _message("assistant", answer, time, place, f"{time} answer", Label.OWNER)
+        yield said("assistant", answer, time, place, f"{time} answer", Label.OWNER)
 
 
 _CONVERSATIONS = "conversations*.json"

@@ -10,8 +10,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
 from zoneinfo import ZoneInfo
 
 from pydantic import JsonValue, TypeAdapter
@@ -54,55 +55,45 @@ class Reader:
 
     def lines(self, path: Path) -> Iterator[Line]:
         """Yield the lines of a text file in UTF-8, UTF-16 with a mark, or line by line in Windows-1252."""
-        yield from text_lines(self._reading(path), _encoding(path))
+        yield from text_lines(self._file(path), _encoding(path))
 
     @contextmanager
     def open_chunks(self, path: Path) -> Iterator[list[tuple[str, ReadChunk]]]:
         """Open a file, or all files in a folder or ZIP, as their names and functions that read on."""
         if path.is_dir():
-            yield [(str(each.relative_to(path)), self._reading(each)) for each in files_below(path)]
+            yield [(str(each.relative_to(path)), self._file(each)) for each in files_below(path)]
         elif zipfile.is_zipfile(path):
             with _translate_errors(path), zipfile.ZipFile(path) as archive:
                 members = [each for each in archive.infolist() if not each.is_dir()]
-                yield [(each.filename, self._expanding(archive, each)) for each in members]
+                yield [(each.filename, self._member(path, archive, each)) for each in members]
         else:
-            yield [(path.name, self._reading(path))]
+            yield [(path.name, self._file(path))]
 
-    def _count(self, count: int) -> None:
-        if self.advance:
-            self.advance(count)
+    def _file(self, path: Path) -> ReadChunk:
+        return self._reading(path, partial(open, path, "rb"))
 
-    def _reading(self, path: Path) -> ReadChunk:
-        at = 0
+    def _member(self, path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> ReadChunk:
+        share = member.compress_size / max(1, member.file_size)
+        return self._reading(path, partial(_open_member, archive, member), share)
 
-        def read() -> bytes:
-            nonlocal at
-            with _open(path) as file:
-                file.seek(at)
-                chunk = file.read(CHUNK_BYTES)
-            at += len(chunk)
-            self._count(len(chunk))
-            return chunk
+    def _reading(self, path: Path, open_file: Callable[[], IO[bytes]], share: float = 1.0) -> ReadChunk:
+        """A function that reads on, and reports this share of what it has read."""
 
-        return read
+        def chunks() -> Iterator[bytes]:
+            with _translate_errors(path), open_file() as file:
+                while chunk := file.read(CHUNK_BYTES):
+                    if self.advance:
+                        self.advance(int(len(chunk) * share))
+                    yield chunk
 
-    def _expanding(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> ReadChunk:
-        limit = FREE_EXPANSION + MAX_EXPANSION * member.compress_size
-        file: IO[bytes] | None = None
-        total = 0
+        return partial(next, chunks(), b"")
 
-        def read() -> bytes:
-            nonlocal file, total
-            with _translate_errors(Path(archive.filename or "")):
-                file = file or archive.open(member)
-                chunk = file.read(CHUNK_BYTES)
-            total += len(chunk)
-            if total > limit:
-                raise OwnerMustAct(f"{member.filename} expands to more than {MAX_EXPANSION} times its size; unpack it")
-            self._count(len(chunk) * member.compress_size // max(1, member.file_size))
-            return chunk
 
-        return read
+def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
+    """Open a file in a ZIP, which is read to its stated size at most."""
+    if member.file_size > FREE_EXPANSION + MAX_EXPANSION * member.compress_size:
+        raise OwnerMustAct(f"{member.filename} expands to more than {MAX_EXPANSION} times its size; unpack it")
+    return archive.open(member)
 
 
 def read_head(path: Path) -> bytes:
@@ -119,12 +110,6 @@ def total_bytes(path: Path) -> int:
     if not path.is_dir():
         return path.stat().st_size
     return sum(os.lstat(os.path.join(at, name)).st_size for at, _, names in os.walk(path) for name in names)
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[BinaryIO]:
-    with _translate_errors(path), open(path, "rb") as file:
-        yield file
 
 
 def files_below(folder: Path) -> list[Path]:

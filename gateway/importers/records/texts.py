@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from pydantic import JsonValue
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.memory.imports import Damaged, ImportedMemory, Passed, Record
+from gateway.domain.memory.imports import Damaged, ImportedMemory, ImportedMessage, Passed, Record
 from gateway.domain.memory.memories import Category
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
@@ -26,8 +26,12 @@ _LENTICULAR = re.compile("【[^】]{0,40}†[^】]{0,80}】")
 _DAY = re.compile(r"(\d{4}-\d\d-\d\d)([-_ .].*)?\.md$")
 _KINDS = ("image", "audio", "video", "file", "document")
 _SECONDS = re.compile(r"\d{9,12}(\.\d+)?")
-ROLES: dict[str, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}
-"""The roles of the messages that are imported; those of the system and of tools are left out."""
+_ROLES: dict[str, Literal["user", "assistant"]] = {
+    **dict.fromkeys(("user", "human", "True"), "user"),
+    **dict.fromkeys(("assistant", "False"), "assistant"),
+}
+"""The roles of the messages that are imported, as programs call them; True is of the key "isCreatedByUser"."""
+NOT_SAID = Passed("of the system or a tool")
 
 
 def time_of(value: JsonValue) -> datetime | None:
@@ -74,6 +78,13 @@ def _words_of_mark(mark: re.Match[str]) -> str:
     kind, _, rest = mark[1].partition("\ue202")
     quoted = re.findall(r'"([^"]*)"', rest) if kind == "entity" else []
     return quoted[1] if len(quoted) > 1 else rest.partition("\ue202")[0] if kind == "url" else ""
+
+
+def said(role: str, text: str, at: JsonValue, place: str, key: JsonValue, label: Label) -> Record:
+    """A message, or what it is counted as."""
+    if (said_by := _ROLES.get(role)) is None:
+        return NOT_SAID
+    return ImportedMessage(said_by, text, time_of(at), place, label, text_or_empty(key)) if text else Passed("empty")
 
 
 def text_or_empty(value: JsonValue) -> str:
