@@ -93,27 +93,24 @@ class _Log:
         heading = _HEADING.match(line.text)
         if heading and (timed := _TIMED.match(heading[1])):
             self._set_time(timed.groups()[:3])
-            return self._note(self._session(f"{self.now:%H:%M}"), line, timed[4])
+            return self._begun(self._session(f"{self.now:%H:%M}"), line, timed[4], self.now)
         if spoken := _BOLD.match(line.text) or _PLAIN.match(line.text):
-            return self._spoken(before.session, line, spoken)
-        return self._note(before.session, line, heading[1]) if heading and not before.named else None
+            who, *clock, text = spoken.groups()
+            if clock[0]:
+                self._set_time(clock)
+            return self._begun(before.session, line, text, self.now if clock[0] else None, who)
+        return self._begun(before.session, line, heading[1], self.now) if heading and not before.named else None
 
     def _session(self, titled: str) -> ImportedSession:
         self.sessions[titled] = self.sessions.get(titled, 0) + 1
         noon = datetime.combine(self.day, time(12), self.zone)
         return ImportedSession(f"{self.day} {titled} {self.sessions[titled]}", self.now or noon, self.name)
 
-    def _note(self, session: ImportedSession, line: Line, text: str) -> _LoggedMessage:
-        note = _LoggedMessage(session, "user", self.now, line.number, named=False)
-        note.add(line, text)
-        return note
-
-    def _spoken(self, session: ImportedSession, line: Line, spoken: re.Match[str]) -> _LoggedMessage:
-        who, *clock, text = spoken.groups()
-        if clock[0]:
-            self._set_time(clock)
-        role: Literal["user", "assistant"] = "assistant" if who.lower() in _ASSISTANTS else "user"
-        message = _LoggedMessage(session, role, self.now if clock[0] else None, line.number, named=True)
+    def _begun(
+        self, session: ImportedSession, line: Line, text: str, at: datetime | None, speaker: str = ""
+    ) -> _LoggedMessage:
+        role: Literal["user", "assistant"] = "assistant" if speaker.lower() in _ASSISTANTS else "user"
+        message = _LoggedMessage(session, role, at, line.number, named=bool(speaker))
         message.add(line, text)
         return message
 

@@ -65,13 +65,12 @@ def _slack(place: str, found: ArrayItem, reader: Reader) -> Iterator[Record]:
         yield Passed("notices")
         return
     profile, chat = fields_of(value.get("user_profile")), PurePath(place).parent.name
-    names = (profile.get("display_name"), profile.get("real_name"), value.get("username"), user)
-    sender = next((name for name in names if isinstance(name, str) and name), "")
+    sender = profile.get("display_name") or profile.get("real_name") or value.get("username") or user
     files = [f"[file: {text_or_empty(file.get('name'))[:100]}]" for file in items_of(value.get("files"))]
     stamp = text_or_empty(value.get("ts"))
     yield ImportedSession(chat, at := time_of(stamp), f"{place} (#{chat})")
     words = [text_or_empty(value.get("text")), *files]
-    yield _said(words, at, place, f"{stamp} {user}", sender, own=f"slack:{user}" in reader.own)
+    yield _said(words, at, place, f"{stamp} {user}", str(sender), own=f"slack:{user}" in reader.own)
 
 
 def _said(words: list[str], at: datetime | None, place: str, key: str, sender: str, *, own: bool) -> Record:

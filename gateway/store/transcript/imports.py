@@ -123,18 +123,8 @@ async def append(
              select $1, $2, place.first + s.place - 1, s.kind, s.text, s.label, $3, s.key, s.at, s.at,
                     case when s.kind = 'user' then now() end, s.tokens
              from said s, place order by s.place"""
-    await tx.execute(
-        sql,
-        session,
-        principal,
-        origin,
-        [row.key for row in rows],
-        [row.kind for row in rows],
-        [row.text for row in rows],
-        [row.at for row in rows],
-        [row.label for row in rows],
-        [estimate(row.text) for row in rows],
-    )
+    columns = zip(*((row.key, row.kind, row.text, row.at, row.label, estimate(row.text)) for row in rows), strict=True)
+    await tx.execute(sql, session, principal, origin, *map(list, columns))
 
 
 async def whence(conn: Connection, principal: PrincipalId, memory: MemoryId) -> ImportOrigin | None:
