@@ -37,7 +37,7 @@ class _Chats:
     program: str
     keys: tuple[str, str, str, str]
     read: Callable[[Fields, str], Iterable[Record]]
-    messages: Callable[[Fields, JsonValue], Iterable[Fields]] = lambda _chat, listed: _nested(items_of(listed))
+    messages: Callable[[Fields, JsonValue], Iterable[Fields]] = lambda _chat, listed: _nested(listed)
 
     def parse(self, place: str, found: ArrayItem, _reader: Reader) -> Iterator[Record]:
         """Yield a conversation."""
@@ -56,8 +56,9 @@ def _at(fields: Fields, path: str) -> JsonValue:
     return _at(fields_of(fields.get(name)), inner) if inner else fields.get(name)
 
 
-def _nested(messages: list[Fields]) -> Iterator[Fields]:
-    left = messages[::-1]
+def _nested(messages: JsonValue) -> Iterator[Fields]:
+    listed = messages if isinstance(messages, list) else fields_of(messages).values()
+    left = list(map(fields_of, listed))[::-1]
     while left:
         yield (message := left.pop())
         left += items_of(message.get("children"))[::-1]
@@ -106,7 +107,7 @@ def _canvas(text: str) -> str:
     """The text of a canvas, new or rewritten as a whole; empty for an edit of a part."""
     try:
         call = fields_of(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     [edit, *others] = items_of(call.get("updates")) or [{}]
     whole = call.get("content") or (edit.get("replacement") if edit.get("pattern") == ".*" and not others else "")
@@ -178,7 +179,7 @@ def _unpacked(message: ImportedMessage) -> Record:
     """The message, which Letta packs into JSON with its time."""
     try:
         packed = fields_of(json.loads(message.text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return message
     text = text_or_empty(packed.get("message"))
     if not text or packed.get("type", "user_message") != "user_message":

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated, Literal, TypeAlias
@@ -170,19 +171,15 @@ async def _transcripts(database: Database, owner: PrincipalId) -> AsyncIterator[
     listed: dict[str, Conversation] = {}
     for unattended in (False, True):
         offset = 0
-        while page := await _conversations_page(database, owner, offset, unattended=unattended):
+        while page := await database.read(
+            partial(conversations.listed, principal=owner, limit=PAGE, offset=offset, unattended=unattended)
+        ):
             listed |= {str(of.id): of for of in page}
             offset += PAGE
     for of in listed.values():
         async with database.connection() as conn:
             rows = await attachments.with_attachments(conn, await messages.told_until(conn, of.id))
         yield of, rows
-
-
-async def _conversations_page(
-    database: Database, owner: PrincipalId, offset: int, *, unattended: bool
-) -> list[Conversation]:
-    return await database.read(lambda conn: conversations.listed(conn, owner, PAGE, offset, unattended=unattended))
 
 
 async def _write_transcript(into: Export, of: Conversation, rows: list[MessageRow]) -> str:

@@ -1,6 +1,6 @@
 """Records that importers read from other programs' files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
 
@@ -55,9 +55,6 @@ class Carried(BaseModel):
     sources: tuple[str, ...] = ()
 
 
-_NOTHING_CARRIED = Carried()
-
-
 @dataclass(frozen=True, slots=True)
 class ImportedMemory:
     """A fact; `place` is its file and line, as in "MEMORY.md:12". An instruction is only `proposed` to its person.
@@ -72,7 +69,7 @@ class ImportedMemory:
     tags: tuple[str, ...] = ()
     at: datetime | None = None
     proposed: bool = False
-    carried: Carried = _NOTHING_CARRIED
+    carried: Carried = field(default_factory=Carried)
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,15 +175,9 @@ class Installer:
     def _imported(self, *, dry_run: bool) -> Tally:
         async def work(database: Database) -> Tally:
             owner = await database.read(require_owner)
+            agent, now, clean = self.state.agentId, datetime.now(UTC), await leak_guard(database)
             writer = ImportWriter(
-                database,
-                owner.id,
-                self.state.agentId,
-                datetime.now(UTC),
-                own=False,
-                dry_run=dry_run,
-                most_trusted=Label.OWNER,
-                clean=await leak_guard(database),
+                database, owner.id, agent, now, own=False, dry_run=dry_run, most_trusted=Label.OWNER, clean=clean
             )
             files, sources = reader(owner), discover()
             await store_parts(writer, "openclaw", self.places.workspace, sources, files)
