@@ -11,7 +11,6 @@ from pathlib import Path
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory.imports import Record
-from gateway.domain.principals import Label
 from gateway.importers.records.files import Reader
 
 
@@ -25,17 +24,15 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A kind of file or folder: `expects` describes it in a few words, `matches` recognises it, `read` parses it.
-
-    `most_trusted` is the best label of its texts: anybody who is quoted in a text of lines can forge further lines.
-    """
+    """A kind of file or folder: `expects` describes it in a few words, `matches` recognises it, `read` parses it."""
 
     expects: str
     matches: Callable[[Path], bool]
     read: Callable[[Path, Reader], Iterable[Record]]
     parts: Callable[[Path], Sequence[Part]] = lambda _path: ()
     """The files in it that other sources read first."""
-    most_trusted: Label = Label.OWNER
+    forgeable: bool = False
+    """Whether it is a text of lines, of which anybody who is quoted in it can forge further ones."""
     labelled: bool = False
     """Whether its records have proven labels, which the import takes as they are."""
 

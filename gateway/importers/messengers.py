@@ -167,7 +167,5 @@ def _is_whatsapp(path: Path) -> bool:
 SOURCES = {
     "telegram": export("Telegram Desktop's result.json", _TELEGRAM, {"result.json": _telegram}, TELEGRAM_INTO),
     "slack": export("a Slack export, as a ZIP", rb'"ts":\s*"\d+\.\d', {"*/????-??-??.json": _slack}),
-    "whatsapp": Source(
-        "a chat that WhatsApp exported, as _chat.txt or ZIP", _is_whatsapp, _whatsapp, most_trusted=Label.UNTRUSTED
-    ),
+    "whatsapp": Source("a chat that WhatsApp exported, as _chat.txt or ZIP", _is_whatsapp, _whatsapp, forgeable=True),
 }

@@ -40,7 +40,7 @@ def writer_for(
     dry_run: bool = False,
     clean: Callable[[str], str] = str,
 ) -> ImportWriter:
-    return ImportWriter(database, owner, agent, NOW, own=own, dry_run=dry_run, most_trusted=Label.OWNER, clean=clean)
+    return ImportWriter(database, owner, agent, NOW, own=own, dry_run=dry_run, clean=clean)
 
 
 async def imported(
@@ -57,7 +57,7 @@ async def imported(
     storing, sources = writer_for(database, owner, agent=agent, own=own, dry_run=dry_run, clean=clean), discover()
     for part in parts_of(source, path, sources):
         of = sources[part.source]
-        await storing.store(part.source, of.read(part.path, Reader(BERLIN)), of.most_trusted)
+        await storing.store(part.source, of.read(part.path, Reader(BERLIN)))
     return storing.tally
 
 

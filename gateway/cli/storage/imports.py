@@ -18,7 +18,6 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory.memories import DEFAULT_AGENT
-from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import zone
 from gateway.importers import ALL, Source, discover, parts_of
@@ -60,7 +59,7 @@ def run(
         if not dry_run and any(is_foreign(part.path, files) for part in parts_of(source, path, sources)):
             files = replace(files, vouched=yes or _vouched(path))
         clean, now = await leak_guard(database), datetime.now(UTC)
-        new_writer = partial(ImportWriter, database, owner, name, now, own=own, most_trusted=Label.OWNER, clean=clean)
+        new_writer = partial(ImportWriter, database, owner, name, now, own=own, clean=clean)
         if not (dry_run or yes) and (model := _paid_model()):
             count = new_writer(dry_run=True)
             await store_parts(count, source, path, sources, files)
@@ -80,7 +79,7 @@ def run(
 def _forgeable(source: str, path: Path, sources: dict[str, Source]) -> str:
     """The first of the sources that no person's words can be told by; empty if there is none."""
     names = (part.source for part in parts_of(source, path, sources))
-    return next((name for name in names if sources[name].most_trusted is Label.UNTRUSTED), "")
+    return next((name for name in names if sources[name].forgeable), "")
 
 
 def _paid_model() -> str | None:
@@ -115,7 +114,7 @@ async def store_parts(
     """Store the records of a path, read by a source and by the sources of the files in it."""
     for part in parts_of(source, path, sources):
         of = sources[part.source]
-        await writer.store(part.source, of.read(part.path, reader), of.most_trusted, labelled=of.labelled)
+        await writer.store(part.source, of.read(part.path, reader), labelled=of.labelled)
 
 
 async def make_findable(database: Database) -> None:

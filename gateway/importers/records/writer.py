@@ -132,7 +132,7 @@ class _Batch:
 class ImportWriter:
     """Stores records for one principal and agent, and counts them.
 
-    With `own` the person's own words get the label owner, all else `known`; no label is better than `most_trusted`.
+    With `own` the person's own words get the label owner, all else `known`; no label is better than its record's.
     `clean` replaces live secrets in every text that is stored. A dry run reads the database, and changes nothing.
     """
 
@@ -143,22 +143,18 @@ class ImportWriter:
     _: KW_ONLY
     own: bool
     dry_run: bool
-    most_trusted: Label
     clean: Callable[[str], str]
     tally: Tally = field(default_factory=Tally, init=False)
     _stored_keys: set[bytes] = field(default_factory=set, init=False)
     """The keys that this run has stored, or would have stored in a dry run, of which the database has none."""
 
-    async def store(
-        self, source: str, records: Iterable[Record], most_trusted: Label = Label.OWNER, *, labelled: bool = False
-    ) -> None:
-        """Store the records in order, none trusted more than `most_trusted`; `labelled` ones have proven labels.
+    async def store(self, source: str, records: Iterable[Record], *, labelled: bool = False) -> None:
+        """Store the records in order; `labelled` ones have proven labels.
 
         An `OwnerMustAct` from reading them ends it, and is noted as damage.
         """
         own = Label.OWNER if labelled or self.own else Label.KNOWN
-        label = max(self.most_trusted, most_trusted, own)
-        new_batch = partial(_Batch, source, label, label if labelled else max(label, Label.KNOWN))
+        new_batch = partial(_Batch, source, own, Label.OWNER if labelled else Label.KNOWN)
         batch, conversation = new_batch(), None
         try:
             for record in records:

@@ -67,21 +67,21 @@ class Log(RequestBody):
         return {"sessions": [value]} if isinstance(value, dict) and "external_key" in value else value
 
 
-def _records(log: Log) -> Iterator[Record]:
-    """Yield the records to store, and those that are left out."""
+def _records(log: Log, trust: Label) -> Iterator[Record]:
+    """Yield the records to store, trusted at most so, and those that are left out."""
     for session in log.sessions:
         place = one_line(session.external_key, 80)
         yield ImportedSession(session.external_key, session.started_at, place)
         for number, message in enumerate(session.messages, start=1):
-            yield from _read(log, message, f"{place}:{number}")
+            yield from _read(log, message, f"{place}:{number}", trust)
 
 
-def _read(log: Log, message: LoggedMessage, place: str) -> Iterator[Record]:
+def _read(log: Log, message: LoggedMessage, place: str, trust: Label) -> Iterator[Record]:
     match _unwanted(log, message), message.role:
         case "", ("user" | "assistant") as role:
-            yield ImportedMessage(role, message.text, message.at, place, Label.OWNER, message.external_id or "")
+            yield ImportedMessage(role, message.text, message.at, place, trust, message.external_id or "")
             if log.remember and role == "user" and (remembered := memory_request(message.text)):
-                yield ImportedMemory(remembered, place, Label.OWNER, at=message.at)
+                yield ImportedMemory(remembered, place, trust, at=message.at)
         case why, _:
             yield Passed(why)
 
@@ -138,36 +138,23 @@ async def log(request: Request, site: AtSite, caller: Logger) -> LogResult:
     body = await parsed(await request.body(), lambda body: validated(Log, body))
     agent = _agent(caller, body)
     trust = Label.KNOWN if caller.reach.everything else Label.UNTRUSTED
-    writer = ImportWriter(
-        site.database,
-        site.owner.id,
-        agent,
-        site.clock.now(),
-        own=False,
-        dry_run=False,
-        most_trusted=trust,
-        clean=str,  # `_cleaned` has done it, off the event loop
-    )
-    await writer.store(SOURCE, await asyncio.to_thread(lambda: _cleaned(site, body)))
+    records = await asyncio.to_thread(lambda: _cleaned(site, body, trust))  # off the event loop
+    writer = ImportWriter(site.database, site.owner.id, agent, site.clock.now(), own=False, dry_run=False, clean=str)
+    await writer.store(SOURCE, records)
     await site.database.run(lambda tx: indexing.index_turns(tx, None, INDEXED))
     tally = writer.tally
-    return LogResult(
-        sessions=[await _ended(site, agent, session) for session in body.sessions],
-        messages=tally.messages,
-        memories=tally.memories,
-        known=tally.known,
-        passed=dict(tally.passed),
-        problems=[f"{damaged.place}: {damaged.why}" for damaged in tally.damaged],
-    )
+    problems = [f"{damaged.place}: {damaged.why}" for damaged in tally.damaged]
+    sessions = [await _ended(site, agent, session) for session in body.sessions]
+    return LogResult(sessions, tally.messages, tally.memories, tally.known, dict(tally.passed), problems)
 
 
-def _cleaned(site: Site, body: Log) -> list[Record]:
+def _cleaned(site: Site, body: Log, trust: Label) -> list[Record]:
     """The records with secrets replaced by their names: a model may read them later."""
     return [
         replace(record, text=site.clean(record.text))
         if isinstance(record, ImportedMessage | ImportedMemory)
         else record
-        for record in _records(body)
+        for record in _records(body, trust)
     ]
 
 

@@ -13,7 +13,6 @@ from gateway.config.data.files import disk_full, has_room, replace_private
 from gateway.config.failpoints import Failpoints
 from gateway.config.failpoints import Step as Failpoint
 from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
-from gateway.domain.principals import Label
 from gateway.importers import discover
 from gateway.importers.records.writer import ImportWriter, Tally
 from gateway.store.connection.pool import Database
@@ -176,9 +175,7 @@ class Installer:
         async def work(database: Database) -> Tally:
             owner = await database.read(require_owner)
             agent, now, clean = self.state.agentId, datetime.now(UTC), await leak_guard(database)
-            writer = ImportWriter(
-                database, owner.id, agent, now, own=False, dry_run=dry_run, most_trusted=Label.OWNER, clean=clean
-            )
+            writer = ImportWriter(database, owner.id, agent, now, own=False, dry_run=dry_run, clean=clean)
             files, sources = reader(owner), discover()
             await store_parts(writer, "openclaw", self.places.workspace, sources, files)
             if self.places.state != self.places.workspace.parent:
