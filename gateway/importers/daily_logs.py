@@ -12,10 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
-from typing import Literal
 from zoneinfo import ZoneInfo
 
-from gateway.domain.memory.imports import MAX_TEXT, Damaged, ImportedMessage, ImportedSession, Record
+from gateway.domain.memory.imports import MAX_TEXT, Damaged, ImportedMessage, ImportedSession, Record, Role
 from gateway.domain.principals import Label
 from gateway.importers import Source
 from gateway.importers.records.files import Line, Reader
@@ -51,7 +50,7 @@ class _LoggedMessage(CutLines):
     MAX_CHARS = MAX_TEXT
 
     session: ImportedSession
-    role: Literal["user", "assistant"]
+    role: Role
     at: datetime | None
     line: int
     named: bool
@@ -109,7 +108,7 @@ class _Log:
     def _begun(
         self, session: ImportedSession, line: Line, text: str, at: datetime | None, speaker: str = ""
     ) -> _LoggedMessage:
-        role: Literal["user", "assistant"] = "assistant" if speaker.lower() in _ASSISTANTS else "user"
+        role: Role = "assistant" if speaker.lower() in _ASSISTANTS else "user"
         message = _LoggedMessage(session, role, at, line.number, named=bool(speaker))
         message.add(line, text)
         return message

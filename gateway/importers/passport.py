@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 from uuid import UUID
 
 from pydantic import BaseModel, Field, JsonValue, TypeAdapter
@@ -19,6 +19,7 @@ from gateway.domain.memory.imports import (
     ImportedSession,
     Passed,
     Record,
+    Role,
 )
 from gateway.domain.memory.memories import Category, Kind
 from gateway.domain.principals import Label
@@ -121,7 +122,7 @@ def _records(text: str, place: str, reader: Reader) -> Iterator[Record]:
 
     for said in row.learned_from.messages:
         yield ImportedSession(str(said.session), None, place)
-        role: Literal["user", "assistant"] = "user" if said.who == "user" else "assistant"
+        role: Role = "user" if said.who == "user" else "assistant"
         yield ImportedMessage(role, said.text, said.at, place, label(said.trust), said.key)
     carried = row.model_copy(update={"sources": tuple(said.key for said in row.learned_from.messages)})
     yield ImportedMemory(row.text, place, label(row.trust), row.category, row.tags, row.event_at, carried=carried)

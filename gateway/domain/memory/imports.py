@@ -17,6 +17,9 @@ MAX_TEXT = 100_000
 """Characters of a message; the rest of a longer one is dropped."""
 
 
+Role: TypeAlias = Literal["user", "assistant"]
+
+
 @dataclass(frozen=True, slots=True)
 class ImportedSession:
     """A conversation; the messages up to the next session are its own. `key` tells it from others of its source."""
@@ -33,7 +36,7 @@ class ImportedMessage:
     Another person's begins with the name, as in "Bob: hello". `label` is the best that it can get.
     """
 
-    role: Literal["user", "assistant"]
+    role: Role
     text: str
     at: datetime | None
     place: str

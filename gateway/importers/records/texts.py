@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import groupby
 from pathlib import Path, PurePath
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, TypeAlias
 from zoneinfo import ZoneInfo
 
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.memory.imports import Damaged, ImportedMemory, ImportedMessage, Passed, Record
+from gateway.domain.memory.imports import Damaged, ImportedMemory, ImportedMessage, Passed, Record, Role
 from gateway.domain.memory.memories import Category
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
@@ -25,36 +25,19 @@ _MARK, _PRIVATE = re.compile("\ue200([^\ue201]*)\ue201"), re.compile("[\ue200-\u
 _LENTICULAR = re.compile("【[^】]{0,40}†[^】]{0,80}】")
 _DAY = re.compile(r"(\d{4}-\d\d-\d\d)([-_ .].*)?\.md$")
 _KINDS = ("image", "audio", "video", "file", "document")
-_SECONDS = re.compile(r"\d{9,12}(\.\d+)?")
-_ROLES: dict[str, Literal["user", "assistant"]] = {
-    **dict.fromkeys(("user", "human", "True"), "user"),
-    **dict.fromkeys(("assistant", "False"), "assistant"),
-}
+_TIME = TypeAdapter(datetime)
+_USER, _ASSISTANT = ("user", "human", "True"), ("assistant", "False")
 """The roles of the messages that are imported, as programs call them; True is of the key "isCreatedByUser"."""
 NOT_SAID = Passed("of the system or a tool")
 
 
 def time_of(value: JsonValue) -> datetime | None:
-    """The time of seconds or milliseconds since 1970, or of a text; None if it isn't one between 1990 and 2100.
-
-    The text is in ISO's format, or has the seconds.
-    """
-    try:
-        match value:
-            case bool() | None:
-                return None
-            case int() | float():
-                at = datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
-            case str() if _SECONDS.fullmatch(value):
-                at = datetime.fromtimestamp(float(value), UTC)
-            case str():
-                at = datetime.fromisoformat(value)
-                at = at if at.tzinfo else at.replace(tzinfo=UTC)
-            case _:
-                return None
-    except (ValueError, OverflowError, OSError):
-        return None
-    return at if _EARLIEST <= at <= _LATEST else None
+    """The time of seconds or milliseconds since 1970, or of ISO text; None if it isn't one between 1990 and 2100."""
+    with suppress(ValueError, OverflowError):
+        at = _TIME.validate_python(value)
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        return at if _EARLIEST <= at <= _LATEST else None
+    return None
 
 
 def day_of(path: Path) -> date | None:
@@ -82,7 +65,8 @@ def _words_of_mark(mark: re.Match[str]) -> str:
 
 def said(role: str, text: str, at: JsonValue, place: str, key: JsonValue, label: Label) -> Record:
     """A message, or what it is counted as."""
-    if (said_by := _ROLES.get(role)) is None:
+    said_by: Role | None = "user" if role in _USER else "assistant" if role in _ASSISTANT else None
+    if said_by is None:
         return NOT_SAID
     return ImportedMessage(said_by, text, time_of(at), place, label, text_or_empty(key)) if text else Passed("empty")
 
