@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
@@ -146,10 +147,9 @@ def _time(begins: re.Match[str], zone: ZoneInfo, *, months_first: bool) -> datet
         year, month, day = first, second, third
     if begins[7]:
         hour = hour % 12 + 12 * (begins[7][0] in "Pp")
-    try:
+    with suppress(ValueError):
         return datetime(year + 2000 * (year < 100), month, day, hour, minute, second_of, tzinfo=zone)
-    except ValueError:
-        return None
+    return None
 
 
 def _months_first(lines: Iterable[Line]) -> bool:

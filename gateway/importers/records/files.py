@@ -98,11 +98,9 @@ def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]
 
 def read_head(path: Path) -> bytes:
     """The beginning of a file; empty if it can't be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(HEAD_BYTES)
-    except OSError:
-        return b""
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(HEAD_BYTES)
+    return b""
 
 
 def total_bytes(path: Path) -> int:

@@ -43,10 +43,9 @@ def time_of(value: JsonValue) -> datetime | None:
 def day_of(path: Path) -> date | None:
     """The day that the name of a daily log gives; None for other files."""
     found = _DAY.match(path.name)
-    try:
+    with suppress(ValueError):
         return date.fromisoformat(found[1]) if found else None
-    except ValueError:
-        return None
+    return None
 
 
 def text_of(parts: JsonValue) -> str:
@@ -206,11 +205,8 @@ class Block(CutLines):
         """The first date in the text, else in the nearest heading, at noon UTC, which is that day in most places."""
         for text in (self.text, *reversed(self.headings)):
             if found := _DATE.search(text):
-                try:
-                    day = date(*map(int, found.groups()))
-                except ValueError:
-                    continue
-                return datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
+                with suppress(ValueError):
+                    return datetime.fromisoformat(f"{found[0]}T12:00Z")
         return None
 
 
