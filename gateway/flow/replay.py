@@ -122,10 +122,9 @@ def _section(turn: ReplayedTurn) -> str:
     asked, calls = turn.then.asked[0], "the same calls" if turn.same_calls else "other calls"
     about = f"## {asked.sent_at:%Y-%m-%d %H:%M} {one_line(asked.text, 100)}"
     costs = f"{calls}; ${turn.cost_usd:.4f}; {turn.seconds:.1f} s{turn.problem and f'. Not answered: {turn.problem}'}"
-    then, now = _shown(turn.then.calls, turn.then.answer), _shown(turn.calls, turn.answer)
-    return "\n\n".join([about, costs, "**Then**", then, "**Now**", now])
+    return "\n\n".join([about, costs, "**Then**", _shown(turn.then), "**Now**", _shown(turn)])
 
 
-def _shown(calls: Iterable[ToolCall], answer: str) -> str:
-    made = [f"- `{one_line(f'{call.name}({call.arguments})', 200)}`" for call in calls]
-    return "\n".join([*made, *(f"> {line}" for line in answer.splitlines())]) or "> (nothing)"
+def _shown(turn: RecordedTurn | ReplayedTurn) -> str:
+    made = [f"- `{one_line(f'{call.name}({call.arguments})', 200)}`" for call in turn.calls]
+    return "\n".join([*made, *(f"> {line}" for line in turn.answer.splitlines())]) or "> (nothing)"

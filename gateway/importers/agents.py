@@ -57,10 +57,13 @@ class _Home:
             seen: set[str] = set()
             for file in sorted(root.glob(self.databases)):
                 yield from self._database(file, seen)
-            for file in sorted(root.glob(self.transcripts)):
-                if file.stem not in seen:
-                    yield from _session(file.stem, file.name, _lines(file, reader))
-            if seen or any(root.glob(self.transcripts)):
+            files = sorted(root.glob(self.transcripts))
+            for file in (file for file in files if file.stem not in seen):
+                lines = (
+                    (line.number, "" if line.cut else line.text) for line in reader.lines(file) if line.text.strip()
+                )
+                yield from _session(file.stem, file.name, lines)
+            if seen or files:
                 return
 
     def matches(self, path: Path) -> bool:
@@ -94,12 +97,6 @@ def _parts(path: Path) -> list[Part]:
     left = "memory-md" if any(part.source == "passport" for part in found) else ""
     notes = [part for part in found if part.source != "notes-md" or not (day_of(part.path) or part.path in read)]
     return [part for part in notes if part.source != left]
-
-
-def _lines(file: Path, reader: Reader) -> Iterator[tuple[int, str]]:
-    for line in reader.lines(file):
-        if line.text.strip():
-            yield line.number, "" if line.cut else line.text
 
 
 def _session(key: str, name: str, events: Iterable[tuple[int, str]]) -> Iterator[Record]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import BaseModel, Field, JsonValue, TypeAdapter
+from pydantic import AliasPath, BaseModel, Field, JsonValue, TypeAdapter
 
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory.imports import (
@@ -45,10 +45,6 @@ class _Message(BaseModel):
         return f"{self.session}:{self.message}"
 
 
-class _Learned(BaseModel):
-    messages: tuple[_Message, ...] = ()
-
-
 class _Line(Carried):
     """A memory, as `supaclaw memories export` writes it."""
 
@@ -58,7 +54,7 @@ class _Line(Carried):
     tags: tuple[str, ...]
     trust: str
     event_at: datetime | None
-    learned_from: _Learned = _Learned()
+    messages: tuple[_Message, ...] = Field((), validation_alias=AliasPath("learned_from", "messages"))
 
 
 _FIELDS = TypeAdapter(dict[str, JsonValue])
@@ -120,11 +116,11 @@ def _records(text: str, place: str, reader: Reader) -> Iterator[Record]:
         best = Label.OWNER if own else Label.KNOWN if reader.vouched else Label.UNTRUSTED
         return max(best, Label.__members__.get(trust.upper(), Label.UNTRUSTED))
 
-    for said in row.learned_from.messages:
+    for said in row.messages:
         yield ImportedSession(str(said.session), None, place)
         role: Role = "user" if said.who == "user" else "assistant"
         yield ImportedMessage(role, said.text, said.at, place, label(said.trust), said.key)
-    carried = row.model_copy(update={"sources": tuple(said.key for said in row.learned_from.messages)})
+    carried = row.model_copy(update={"sources": tuple(said.key for said in row.messages)})
     yield ImportedMemory(row.text, place, label(row.trust), row.category, row.tags, row.event_at, carried=carried)
 
 

@@ -24,9 +24,7 @@ from gateway.store.transcript import conversations, messages
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.instructions import Persona
 
-AgentsFile = Annotated[
-    Path | None, option("Another AGENTS.md (default: the workspace's).", "FILE", exists=True, dir_okay=False)
-]
+AgentsFile = Annotated[Path | None, option("Another AGENTS.md (default: yours).", "FILE", exists=True, dir_okay=False)]
 
 
 def replay(

@@ -48,8 +48,8 @@ def run(
     sources = discover()
     if source not in {*sources, ALL}:
         raise OwnerMustAct(f'there is no source "{one_line(source, 40)}"; choose one of {", ".join([*sources, ALL])}')
-    if own and (forged := _forgeable(source, path, sources)):
-        raise OwnerMustAct(f"anybody in a chat can forge the lines of {forged}; import it without --own")
+    if own and (forged := [part.source for part in parts_of(source, path, sources) if sources[part.source].forgeable]):
+        raise OwnerMustAct(f"anybody in a chat can forge the lines of {forged[0]}; import it without --own")
     if not (name := DEFAULT_AGENT if agent is None else one_line(agent, MAX_AGENT)):
         raise OwnerMustAct("the agent needs a name; leave --agent out for your own agent")
 
@@ -74,12 +74,6 @@ def run(
 
     tally = with_database(work)
     _report(tally, path, source, sources, dry_run=dry_run, as_json=as_json)
-
-
-def _forgeable(source: str, path: Path, sources: dict[str, Source]) -> str:
-    """The first of the sources that no person's words can be told by; empty if there is none."""
-    names = (part.source for part in parts_of(source, path, sources))
-    return next((name for name in names if sources[name].forgeable), "")
 
 
 def _paid_model() -> str | None:

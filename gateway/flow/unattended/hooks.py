@@ -55,7 +55,7 @@ class Hooks:
         now = self.clock.now()
         day = f"{now:%Y-%m-%d}"
         told = day == place.marks.get("budget.reached") or not await self.used_up()
-        return [] if told else [HookEvent("budget.reached", day, now, {"day": day})]
+        return [] if told else [HookEvent(f"budget.reached.{day}", "budget.reached", day, now, {"day": day})]
 
     async def _send(self, name: str, hook: HookSettings, place: HookPlace, events: list[HookEvent]) -> None:
         for event in events:

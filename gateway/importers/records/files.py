@@ -192,11 +192,9 @@ def array_items(name: str, read: ReadChunk, into: re.Pattern[bytes] | None = Non
                 yield ArrayItem(number, window.line, _OBJECT.validate_json(begins + b"]}"))
             window.drop(len(begins))
             continue
-        line, end = window.line, window.end_of_object()
-        try:
-            value = _OBJECT.validate_python(json.loads(bytes(window.data[:end]))) if end else None
-        except (ValueError, RecursionError):
-            value = None
+        line, end, value = window.line, window.end_of_object(), None
+        with suppress(ValueError, RecursionError):
+            value = _OBJECT.validate_python(json.loads(bytes(window.data[: end or 0])))
         if value is not None and end:
             first_key = first_key or _key(window.data)
             yield ArrayItem(number, line, value)

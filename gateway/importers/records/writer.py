@@ -269,11 +269,9 @@ class ImportWriter:
         name = one_line(text, LONGEST_NAME - 5) or "task"
         for number in range(1, MAX_NAMESAKES):
             named = f"{name} ({number})" if number > 1 else name
-            definition = define(now=self.now, zone=None, name=named, prompt=text[:MAX_PROMPT])
+            defined = define(now=self.now, zone=None, name=named, prompt=text[:MAX_PROMPT])
             origin = f"{ORIGIN}{batch.source}"
-            row = await schedules.add(
-                tx, self.principal, definition, next_run_at=None, origin=origin, label=batch.label
-            )
+            row = await schedules.add(tx, self.principal, defined, next_run_at=None, origin=origin, label=batch.label)
             if row is not None:
                 place = self._place(task)
                 await imports.note(tx, self.principal, self.agent, key, batch.source, place, schedule=row.id)

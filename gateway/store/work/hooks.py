@@ -16,18 +16,17 @@ MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """Something that happened: its place among those of its kind, ids and numbers, and its words, if it has any."""
+    """Something that happened: its place among those of its kind, ids and numbers, and its words, if it has any.
 
+    `id` is the same whenever it is sent.
+    """
+
+    id: str
     kind: str
     mark: str
     at: datetime
     data: Mapping[str, object]
     text: str = ""
-
-    @property
-    def id(self) -> str:
-        """The same whenever it is sent."""
-        return f"{self.kind}.{self.mark}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class HookPlace:
 
 _PLACE = TypeAdapter(HookPlace)
 _EVENTS = """
-select * from (
+select kind || '.' || mark as id, each.* from (
   select 'answer.sent' as kind, m.id::text as mark, m.created_at as at,
          jsonb_build_object('message', m.id, 'session', m.session_id) as data, m.text
   from messages m join sessions s on s.id = m.session_id
