@@ -45,9 +45,7 @@ def named(name: str) -> Callable[[Path], bool]:
 def discover() -> dict[str, Source]:
     """All sources, by their names on the command line; raises `OwnerMustAct` for a file that does not define one."""
     found: dict[str, Source] = {}
-    for module in pkgutil.iter_modules(__path__):
-        if module.ispkg:
-            continue
+    for module in (module for module in pkgutil.iter_modules(__path__) if not module.ispkg):
         try:
             found |= importlib.import_module(f"{__name__}.{module.name}").SOURCES
         except Exception as exc:

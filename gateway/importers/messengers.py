@@ -11,8 +11,6 @@ from pathlib import Path, PurePath
 from zipfile import is_zipfile
 from zoneinfo import ZoneInfo
 
-from pydantic import JsonValue
-
 from gateway.domain.memory.imports import MAX_TEXT, ImportedMessage, ImportedSession, Passed, Record
 from gateway.domain.principals import Label
 from gateway.importers import Source
@@ -42,18 +40,14 @@ def _telegram(place: str, found: ArrayItem, reader: Reader) -> Iterator[Record]:
     if value.get("type") != "message":
         yield Passed("notices, contacts and settings")
         return
-    parts = value.get("text")
-    text = "".join(map(_telegram_part, parts if isinstance(parts, list) else [parts]))
+    parts = listed if isinstance(listed := value.get("text"), list) else [listed]
+    text = "".join(text_or_empty(part) or text_or_empty(fields_of(part).get("text")) for part in parts)
     kind = text_or_empty(value.get("media_type")) or next((name for name in ("photo", "file") if name in value), "")
     at = time_of(value.get("date_unixtime")) or time_of(value.get("date"))
     forwarded = text_or_empty(value.get("forwarded_from"))
     own = f"telegram:{text_or_empty(value.get('from_id')).removeprefix('user')}" in reader.own and not forwarded
     sender = forwarded or text_or_empty(value.get("from"))
     yield _said([f"[{kind}]" if kind else "", text], at, place, str(value.get("id")), sender, own=own)
-
-
-def _telegram_part(part: JsonValue) -> str:
-    return part if isinstance(part, str) else text_or_empty(fields_of(part).get("text"))
 
 
 _SLACK_KINDS = {"", "bot_message", "thread_broadcast", "me_message", "file_share"}

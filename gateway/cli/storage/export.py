@@ -101,9 +101,8 @@ async def _export(database: Database, folder: Path, to: Program | None) -> str:
     persona, skills = await _write_files(into, Workspace(Environment.read(os.environ).workspace))
     lines = await database.run(lambda tx: exported_lines(Remembering(tx, owner, ALL_MEMORIES, into.clean)))
     await asyncio.to_thread(into.write, "memories.jsonl", "".join(f"{line}\n" for line in lines))
-    if to is not None:
-        for name, content in _layout(to, lines, folder).items():
-            await asyncio.to_thread(into.write, name, content)
+    for name, content in _layout(to, lines, folder).items() if to else ():
+        await asyncio.to_thread(into.write, name, content)
     written = [await _write_transcript(into, of, rows) async for of, rows in _transcripts(database, owner)]
     return f"{persona} persona files, {skills} files of skills, {len(lines)} memories, {len(written)} transcripts"
 
