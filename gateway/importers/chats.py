@@ -15,6 +15,7 @@ from gateway.importers.records.texts import (
     MAX_TITLE_CHARS,
     NOT_SAID,
     Fields,
+    Parser,
     export,
     facts_in,
     fields_of,
@@ -212,7 +213,7 @@ def _gemini(place: str, found: ArrayItem, _reader: Reader) -> Iterator[Record]:
 _CONVERSATIONS = "conversations*.json"
 _CHATGPT = _Chats("ChatGPT", ("conversation_id", "title", "create_time", "mapping"), _chatgpt, _branch)
 _CLAUDE = _Chats("Claude", ("uuid", "name", "created_at", "chat_messages"), _claude)
-_CLAUDE_FILES = {
+_CLAUDE_FILES: dict[str, Parser] = {
     _CONVERSATIONS: _CLAUDE.parse,
     **dict.fromkeys(("projects*.json", "projects/*.json"), _project),
     "memories*.json": _memories,

@@ -283,7 +283,8 @@ class ImportWriter:
     ) -> None:
         """Add the messages that its session lacks; start one unless the conversation is `known`."""
         session = await imports.session_of(tx, self.principal, self.agent, conversation.key) if known else None
-        had = await imports.said(tx, session, rows) if session else {*rows} if known else set()  # None: it was deleted
+        # If its session was deleted after the import, nothing of it comes back.
+        had = await imports.said(tx, session, rows) if session else set(rows if known else ())
         if batch.source == PASSPORT:  # this gateway may still have the messages themselves
             had |= (await imports.carried_messages(tx, self.principal, rows)).keys()
         fresh = [row for key, row in rows.items() if key not in had]

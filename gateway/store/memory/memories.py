@@ -84,9 +84,8 @@ async def was_replaced(conn: Connection, principal: PrincipalId, new: NewMemory,
 
 async def end(tx: Connection, memory: MemoryId, valid_to: datetime | None, superseded_at: datetime | None) -> None:
     """Set when a memory stopped being true, or was replaced."""
-    await tx.execute(
-        "update memories set valid_to = $2, superseded_at = $3 where id = $1", memory, valid_to, superseded_at
-    )
+    sql = "update memories set valid_to = $2, superseded_at = $3 where id = $1"
+    await tx.execute(sql, memory, valid_to, superseded_at)
 
 
 async def learn(tx: Connection, principal: PrincipalId, new: NewMemory) -> None:
