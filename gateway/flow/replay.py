@@ -14,6 +14,7 @@ from gateway.agent.conversation.context import to_messages
 from gateway.agent.conversation.fit import fit
 from gateway.domain.conversation.model import ModelsExhausted, Prompt, SystemMessage, ToolCall, ToolSpec
 from gateway.domain.conversation.transcript import AssistantText, Entry, ToolIntent, ToolResult, UserText
+from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.text.tokens import estimate
@@ -69,7 +70,7 @@ def recorded(rows: Iterable[MessageRow], since: datetime, until: datetime) -> It
 
 def tools_of(turns: Iterable[RecordedTurn]) -> tuple[ToolSpec, ...]:
     """The tools that were called, with the arguments that they were given."""
-    arguments = defaultdict[str, dict[str, object]](dict)
+    arguments = defaultdict[str, dict[str, Json]](dict)
     for call in (call for turn in turns for call in turn.calls):
         arguments[call.name] |= {name: {} for name in json.loads(call.valid_arguments)}
     return tuple(

@@ -70,7 +70,7 @@ class Reader:
             yield [(path.name, self._file(path))]
 
     def _file(self, path: Path) -> ReadChunk:
-        return self._reading(path, partial(open, path, "rb"))
+        return self._reading(path, partial(io.FileIO, path))
 
     def _member(self, path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> ReadChunk:
         share = member.compress_size / max(1, member.file_size)
