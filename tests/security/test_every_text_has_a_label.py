@@ -117,6 +117,7 @@ def test_no_other_standing_instructions_are_made() -> None:
     }
     assert made == {
         "gateway/flow/turn/loop.py",
+        "gateway/flow/replay.py",  # the labelled persona, where no tool can act
         "gateway/agent/conversation/compaction.py",
         "gateway/agent/conversation/fit.py",
         "gateway/background/jobs/describe.py",
