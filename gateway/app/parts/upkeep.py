@@ -186,6 +186,7 @@ def _looks(
     consolidation = Consolidation(database, core.signals)
     owner, clean = core.people.owner.id, core.guard.at("hooks")
     hooks = Hooks(database, owner, lambda: current.config.hooks, core.net_rules, turns.budgets.used_up, clean, clock)
+    told = only_if(lambda: workplace.here, hooks.look)
     # A worker beside a gateway leaves the files to the gateway.
     keeps_files = workplace.kind == "gateway"
     return {
@@ -196,9 +197,7 @@ def _looks(
         EMBED: indexing.look,
         FILES: only_if(lambda: keeps_files or not workplace.here, work.file_sync.look),
         "backup": ScheduledBackup(core.environment, lambda: current.config, database, tell_owner, clock).look,
-        "hooks": Interval(
-            lambda: HOOK_INTERVAL if current.config.hooks else None, only_if(lambda: workplace.here, hooks.look), clock
-        ).look,
+        "hooks": Interval(lambda: HOOK_INTERVAL if current.config.hooks else None, told, clock).look,
         "consolidation": Interval(lambda: CONSOLIDATION_INTERVAL, consolidation.look, clock).look,
         "checkpoints": Interval(lambda: current.config.checkpoints.every, records.checkpointing.run, clock, first).look,
         LOG_PRUNING: Interval(lambda: DAY, logs.run, clock).look,

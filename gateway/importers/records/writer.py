@@ -214,23 +214,21 @@ class ImportWriter:
         known |= self._stored_keys & batch.facts.keys()
         done.known += len(known & batch.facts.keys())
         for key, (conversation, rows) in batch.said.items():
-            await self._append(tx, batch, conversation, rows, done, known=key in known)
+            done.add(await self._append(tx, batch, conversation, rows, known=key in known))
         for key, fact in batch.facts.items():  # after the messages that it was learned from
             if key in known:
                 continue
             if isinstance(fact, ImportedTask):
-                await self._add_task(tx, batch, key, fact)
-                done.tasks += 1
+                done.add(await self._add_task(tx, batch, key, fact))
             else:
-                await self._remember(tx, batch, key, fact, done)
+                done.add(await self._remember(tx, batch, key, fact))
         return done
 
-    async def _remember(self, tx: Connection, batch: _Batch, key: bytes, memory: ImportedMemory, done: Tally) -> None:
-        is_new, learning = self.dry_run or await self._learned(tx, batch, key, memory), LEARNING in memory.tags
-        done.known += not is_new
-        done.proposals += is_new and memory.proposed
-        done.learnings += is_new and learning and not memory.proposed
-        done.memories += is_new and not (learning or memory.proposed)
+    async def _remember(self, tx: Connection, batch: _Batch, key: bytes, memory: ImportedMemory) -> Tally:
+        if not (self.dry_run or await self._learned(tx, batch, key, memory)):
+            return Tally(known=1)
+        learning = Tally(learnings=1) if LEARNING in memory.tags else Tally(memories=1)
+        return Tally(proposals=1) if memory.proposed else learning
 
     async def _learned(self, tx: Connection, batch: _Batch, key: bytes, memory: ImportedMemory) -> bool:
         """Remember or propose it; returns whether it is new."""
@@ -261,10 +259,10 @@ class ImportWriter:
         await imports.note(tx, self.principal, self.agent, key, batch.source, place, memory=row)
         return is_new
 
-    async def _add_task(self, tx: Connection, batch: _Batch, key: bytes, task: ImportedTask) -> None:
+    async def _add_task(self, tx: Connection, batch: _Batch, key: bytes, task: ImportedTask) -> Tally:
         """Add a task to the backlog, named by its first words and, if that name is in use, a number."""
         if self.dry_run:
-            return
+            return Tally(tasks=1)
         text = self.clean(task.text)
         name = one_line(text, LONGEST_NAME - 5) or "task"
         for number in range(1, MAX_NAMESAKES):
@@ -275,12 +273,13 @@ class ImportWriter:
             if row is not None:
                 place = self._place(task)
                 await imports.note(tx, self.principal, self.agent, key, batch.source, place, schedule=row.id)
-                return
+                return Tally(tasks=1)
         self.tally.damage(self._place(task), f'there are {MAX_NAMESAKES} schedules called "{name}"; rename one of them')
+        return Tally()
 
     async def _append(
-        self, tx: Connection, batch: _Batch, conversation: _Conversation, rows: Rows, done: Tally, *, known: bool
-    ) -> None:
+        self, tx: Connection, batch: _Batch, conversation: _Conversation, rows: Rows, *, known: bool
+    ) -> Tally:
         """Add the messages that its session lacks; start one unless the conversation is `known`."""
         session = await imports.session_of(tx, self.principal, self.agent, conversation.key) if known else None
         # If its session was deleted after the import, nothing of it comes back.
@@ -288,18 +287,16 @@ class ImportWriter:
         if batch.source == PASSPORT:  # this gateway may still have the messages themselves
             had |= (await imports.carried_messages(tx, self.principal, rows)).keys()
         fresh = [row for key, row in rows.items() if key not in had]
-        done.known += len(rows) - len(fresh)
-        if not fresh:
-            return
-        done.messages += len(fresh)
-        done.sessions += session is None and conversation.key not in self._stored_keys
-        if self.dry_run:
-            return
+        begins = bool(fresh) and session is None and conversation.key not in self._stored_keys
+        done = Tally(known=len(rows) - len(fresh), messages=len(fresh), sessions=int(begins))
+        if self.dry_run or not fresh:
+            return done
         if session is None:
             session = await imports.start(tx, self.principal, self.agent, fresh[0].at)
             key, place = conversation.key, self._place(conversation.session)
             await imports.note(tx, self.principal, self.agent, key, batch.source, place, session=session)
         await imports.append(tx, session, self.principal, f"{ORIGIN}{batch.source}", fresh)
+        return done
 
     def _place(self, record: ImportedMemory | ImportedMessage | ImportedSession | ImportedTask | Damaged) -> str:
         """Where a record was read, which may quote a title. It is cleaned first: a cut secret can't be found."""
