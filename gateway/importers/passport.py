@@ -3,6 +3,7 @@
 import hmac
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated
@@ -85,11 +86,9 @@ def _unsealed(text: str, reader: Reader) -> tuple[dict[str, JsonValue], bool]:
 
 def is_foreign(path: Path, reader: Reader) -> bool:
     """Whether it is a passport whose first line this gateway has not sealed."""
-    first = next(iter(reader.lines(path)), None) if path.is_file() and _is_passport(path) else None
-    try:
-        return first is not None and not _unsealed(first.text, reader)[1]
-    except ValueError:
-        return True
+    with suppress(ValueError):
+        return path.is_file() and _is_passport(path) and not _unsealed(next(reader.lines(path)).text, reader)[1]
+    return True
 
 
 def _read(path: Path, reader: Reader) -> Iterator[Record]:

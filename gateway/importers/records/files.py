@@ -213,12 +213,13 @@ class _Window:
         self.ended = False
         self._read = read
 
-    def fill(self) -> bool:
-        """Read the next piece; returns False at the end."""
-        chunk = self._read()
-        self.data += chunk
-        self.ended = not chunk
-        return bool(chunk)
+    def fill(self, least: int = 1) -> bool:
+        """Read at least so many bytes more; returns False at the end."""
+        before = len(self.data)
+        while len(self.data) < before + least and not self.ended:
+            self.data += (chunk := self._read())
+            self.ended = not chunk
+        return len(self.data) > before
 
     def drop(self, end: int) -> None:
         """Skip this many bytes."""
@@ -248,7 +249,8 @@ class _Window:
             found = _TOKEN.search(self.data, at)
             if found is None or found[1] == b"":
                 at = found.start() if found else len(self.data)
-                if len(self.data) > MAX_OBJECT_BYTES or not self.fill():
+                # As much again, since a string is searched from its beginning.
+                if len(self.data) > MAX_OBJECT_BYTES or not self.fill(max(1, len(self.data) - at)):
                     return None
                 continue
             at = found.end()
