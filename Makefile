@@ -72,7 +72,8 @@ release: setup  ## Make what a release consists of: wheel, lock, bill of materia
 	@SUPACLAW_REPOSITORY="$(REPOSITORY)" $(UV) build --quiet --wheel --out-dir $(RELEASE)
 	@rm $(RELEASE)/.gitignore
 	@$(UV) tool run --quiet --from twine==6.2.0 twine check --strict $(RELEASE)/*.whl
-	@! unzip -p $(RELEASE)/*.whl '*/METADATA' | grep -E '\]\((docs|gateway|[A-Z]+\.md)' || { echo "a link of README leads nowhere" >&2; exit 1; }
+	@rm -rf build/unpacked && $(BIN)/python -m zipfile -e $(RELEASE)/*.whl build/unpacked
+	@! grep -E '\]\((docs|gateway|[A-Z]+\.md)' build/unpacked/*.dist-info/METADATA || { echo "a link of README leads nowhere" >&2; exit 1; }
 	@set -- $$(cd $(RELEASE) && sha256sum *.whl); version=$${2#supaclaw-}; \
 	  for file in install.sh deploy/supaclaw.rb; do \
 	    sed -e "s|@VERSION@|$${version%%-*}|; s|@SHA256@|$$1|; s|@REPOSITORY@|$(REPOSITORY)|" $$file >$(RELEASE)/$${file##*/}; done

@@ -138,13 +138,13 @@ async def test_the_plan_of_a_run_outlives_a_kill(
     assert (await gateway.ended()).code == -9
     file = gateway.workspace / "todo" / "todo.md"
     assert "- [ ] read\n- [ ] report\n" in file.read_text()
-    assert len(await gateway.rows("select from plans")) == 1
+    assert len(await gateway.rows("select from todo_lists")) == 1
 
     await gateway.start()
     await all_over(gateway, 1)
 
     async def gone() -> bool:
-        return not await gateway.rows("select from plans") and not file.exists()
+        return not await gateway.rows("select from todo_lists") and not file.exists()
 
     await until(gone)
     assert shown(telegram, [1]) == {1: 1}

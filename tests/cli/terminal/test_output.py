@@ -31,7 +31,7 @@ def test_money_sizes_and_other_numbers_are_told_for_people(capsys: pytest.Captur
 
     head, line = capsys.readouterr().out.split("\n")[1::2][:2]
     assert head.split() == ["cost", "size", "importance"]
-    assert line.split() == ["$0.0201", "2", "KB", "0.3"]
+    assert line.split() == ["$0.0201", "2.0", "kB", "0.3"]
 
 
 def test_a_row_is_a_line_for_programs_that_read_it_through_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -275,16 +275,21 @@ async def everything_of(path: MessagePath) -> list[str]:
     return tables
 
 
-SEARCHING = {
+OWN_RIGHTS = {
+    "bootstrap_last",
+    "bootstrap_rows",
+    "bootstrap_version",
     "hybrid_search",
     "memory_corrections",
     "memory_cosines",
     "memory_matches",
     "memory_nearest",
     "memory_newest",
+    "memory_replacements",
     "memory_surroundings",
     "memory_usual",
     "memory_words",
+    "say",
 }
 """Functions that run with the rights of who calls them."""
 
@@ -355,7 +360,7 @@ async def test_a_bound_store_may_do_what_tools_need_and_nothing_else(lived_in: M
              and has_function_privilege('supaclaw_member', oid, 'execute') and prorettype <> 'trigger'::regtype"""
     )
     assert {name for name, definer in functions if definer} == {"member"}
-    assert {name for name, definer in functions if not definer} == SEARCHING
+    assert {name for name, definer in functions if not definer} == OWN_RIGHTS
 
 
 async def test_a_bound_store_records_files_of_its_principal_alone(lived_in: MessagePath) -> None:
