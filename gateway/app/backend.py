@@ -112,9 +112,8 @@ def _files(parts: Parts) -> FileParts:
 def _trees(parts: Parts) -> TreeParts:
     core, channels = parts.core, parts.way_out.channels
     workspace = parts.records.workspaces.own
-    triggers = Triggers(
-        core.database, core.people.owner.id, workspace, lambda: channels.states, core.signals, core.clock
-    )
+    states, signed = lambda: channels.states, lambda: core.current.config.triggers
+    triggers = Triggers(core.database, core.people.owner.id, workspace, states, core.signals, core.clock, signed)
     return TreeParts(
         control=parts.work.trees, traces=parts.work.traces, triggers=triggers, agents=parts.turns.own.agents
     )

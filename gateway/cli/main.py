@@ -146,6 +146,7 @@ COMMANDS: Mapping[str, str | Group] = {
         "list=list_audit verify=verify_audit",
     ),
     "mcp-serve": "agent.mcp_serve:mcp_serve",
+    "replay": "agent.replay:replay",
     "openclaw": Group(
         "Make SupaClaw the memory of an OpenClaw, or remove it.",
         "integrations.openclaw.installer.commands",

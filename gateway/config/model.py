@@ -4,15 +4,17 @@ import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr, TypeAdapter, model_validator
 
 from gateway.config.value_types import Duration, Hours, Networks, PublicUrl
 from gateway.domain.settings import HttpUrl, ModelName, ModelSettings, PrivateEntry, VoiceReply
 from gateway.domain.time import zone
+from gateway.secrets.signatures import SignedSource
 
 HostName = Annotated[str, Field(pattern=r"^[a-z0-9._-]+$")]
+SourceName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
 WebHost = Annotated[str, Field(pattern=r"^(?i:(\*\.)?[a-z0-9._:-]+)$")]
 Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 JsonSection = Mapping[str, JsonValue]
@@ -282,6 +284,18 @@ class VoiceSettings(Section):
         return self
 
 
+HookKind = Literal["answer.sent", "task.ended", "review.asked", "budget.reached"]
+
+
+class HookSettings(Section):
+    """A program that is told what happens, by signed Standard Webhooks."""
+
+    url: HttpUrl = Field(description="Where to post; in a private network `net.private_allow` must name it, too.")
+    secret: SecretStr = Field(min_length=8, description='The key of the signatures: "whsec_" and base64.')
+    events: tuple[HookKind, ...] = Field(get_args(HookKind), description="What it is told.")
+    content: bool = Field(False, description="Whether it gets the words too, not only ids and numbers.")
+
+
 class Config(Section):
     """The whole of config.json."""
 
@@ -297,6 +311,8 @@ class Config(Section):
     backup: BackupSettings = Field(BackupSettings(), description="Backups that the gateway makes by itself.")
     workspace: WorkspaceStore = Field(WorkspaceStore(), description="The workspace on several machines.")
     tools: Tools = Field(Tools(), description="What the agent may use.")
+    hooks: Mapping[str, HookSettings] = Field({}, description="Programs that are told what happens, by name.")
+    triggers: Mapping[SourceName, SignedSource] = Field({}, description="Programs that sign their triggers, by name.")
     net: Net = Field(Net(), description="What may be reached in private networks.")
     budgets: BudgetSettings = Field(BudgetSettings(), description="Limits on the cost of models.")
     reviews: Reviews = Field(Reviews(), description="Questions that tasks ask a person.")

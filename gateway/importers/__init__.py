@@ -1,4 +1,4 @@
-"""Imports from other programs, one source per file: the module's name is the source's, its `source` defines it.
+"""Imports from other programs: the `SOURCES` of each file, by their names.
 
 A source is a pure parser: it reads files and yields records, which `records/writer` stores for all of them.
 """
@@ -31,6 +31,10 @@ class Source:
     read: Callable[[Path, Reader], Iterable[Record]]
     parts: Callable[[Path], Sequence[Part]] = lambda _path: ()
     """The files in it that other sources read first."""
+    forgeable: bool = False
+    """Whether it is a text of lines, of which anybody who is quoted in it can forge further ones."""
+    labelled: bool = False
+    """Whether its records have proven labels, which the import takes as they are."""
 
 
 def named(name: str) -> Callable[[Path], bool]:
@@ -41,15 +45,12 @@ def named(name: str) -> Callable[[Path], bool]:
 def discover() -> dict[str, Source]:
     """All sources, by their names on the command line; raises `OwnerMustAct` for a file that does not define one."""
     found: dict[str, Source] = {}
-    for module in pkgutil.iter_modules(__path__):
-        if module.ispkg:
-            continue
+    for module in (module for module in pkgutil.iter_modules(__path__) if not module.ispkg):
         try:
-            source = importlib.import_module(f"{__name__}.{module.name}").source
+            found |= importlib.import_module(f"{__name__}.{module.name}").SOURCES
         except Exception as exc:
             raise OwnerMustAct(f"importer {module.name} cannot be loaded: {exc}; fix or remove its file") from exc
-        found[module.name.replace("_", "-")] = source
-    return found
+    return dict(sorted(found.items()))
 
 
 def parts_of(name: str, path: Path, sources: dict[str, Source]) -> Iterator[Part]:
@@ -61,6 +62,7 @@ def parts_of(name: str, path: Path, sources: dict[str, Source]) -> Iterator[Part
         raise OwnerMustAct(f"{path} does not exist; name the file or folder to import")
     if name == ALL:
         names = [each for each, source in sources.items() if source.matches(path)]
+        names = [PASSPORT] if PASSPORT in names else names  # which has all that the files beside it have
         if not names:
             expected = "; ".join(f"{each}: {source.expects}" for each, source in sources.items())
             raise OwnerMustAct(f"nothing to import was found in {path}. Sources are {expected}")
@@ -69,5 +71,6 @@ def parts_of(name: str, path: Path, sources: dict[str, Source]) -> Iterator[Part
     yield from dict.fromkeys(part for each in names for part in (*sources[each].parts(path), Part(each, path)))
 
 
+PASSPORT = "passport"
 ALL = "all"
 """The name that stands for every source that matches."""

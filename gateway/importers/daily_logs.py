@@ -12,15 +12,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
-from typing import Literal
 from zoneinfo import ZoneInfo
 
-from gateway.domain.memory.imports import MAX_TEXT, Damaged, ImportedMessage, ImportedSession, Record
+from gateway.domain.memory.imports import MAX_TEXT, Damaged, ImportedMessage, ImportedSession, Record, Role
+from gateway.domain.principals import Label
 from gateway.importers import Source
 from gateway.importers.records.files import Line, Reader
-from gateway.importers.records.texts import CutLines
+from gateway.importers.records.texts import CutLines, day_of
 
-_NAME = re.compile(r"(\d{4})-(\d\d)-(\d\d)([-_ .].*)?\.md$")
 _CLOCK = r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?"
 _HEADING = re.compile(r"#{1,6}\s+(.*)")
 _TIMED = re.compile(rf"(?:\d{{4}}-\d\d-\d\d[ T])?{_CLOCK}(?!\d)[\s:–—-]*(.*)")
@@ -44,15 +43,6 @@ def logs_in(folder: Path) -> list[Path]:
     return sorted(each for each in folder.iterdir() if each.is_file() and day_of(each))
 
 
-def day_of(path: Path) -> date | None:
-    """The day that the name of a daily log gives; None for other files."""
-    found = _NAME.match(path.name)
-    try:
-        return date(int(found[1]), int(found[2]), int(found[3])) if found else None
-    except ValueError:
-        return None
-
-
 @dataclass(slots=True)
 class _LoggedMessage(CutLines):
     """A message while its lines are read; `named` if the log names its speaker."""
@@ -60,7 +50,7 @@ class _LoggedMessage(CutLines):
     MAX_CHARS = MAX_TEXT
 
     session: ImportedSession
-    role: Literal["user", "assistant"]
+    role: Role
     at: datetime | None
     line: int
     named: bool
@@ -102,27 +92,24 @@ class _Log:
         heading = _HEADING.match(line.text)
         if heading and (timed := _TIMED.match(heading[1])):
             self._set_time(timed.groups()[:3])
-            return self._note(self._session(f"{self.now:%H:%M}"), line, timed[4])
+            return self._begun(self._session(f"{self.now:%H:%M}"), line, timed[4], self.now)
         if spoken := _BOLD.match(line.text) or _PLAIN.match(line.text):
-            return self._spoken(before.session, line, spoken)
-        return self._note(before.session, line, heading[1]) if heading and not before.named else None
+            who, *clock, text = spoken.groups()
+            if clock[0]:
+                self._set_time(clock)
+            return self._begun(before.session, line, text, self.now if clock[0] else None, who)
+        return self._begun(before.session, line, heading[1], self.now) if heading and not before.named else None
 
     def _session(self, titled: str) -> ImportedSession:
         self.sessions[titled] = self.sessions.get(titled, 0) + 1
         noon = datetime.combine(self.day, time(12), self.zone)
         return ImportedSession(f"{self.day} {titled} {self.sessions[titled]}", self.now or noon, self.name)
 
-    def _note(self, session: ImportedSession, line: Line, text: str) -> _LoggedMessage:
-        note = _LoggedMessage(session, "user", self.now, line.number, named=False)
-        note.add(line, text)
-        return note
-
-    def _spoken(self, session: ImportedSession, line: Line, spoken: re.Match[str]) -> _LoggedMessage:
-        who, *clock, text = spoken.groups()
-        if clock[0]:
-            self._set_time(clock)
-        role: Literal["user", "assistant"] = "assistant" if who.lower() in _ASSISTANTS else "user"
-        message = _LoggedMessage(session, role, self.now if clock[0] else None, line.number, named=True)
+    def _begun(
+        self, session: ImportedSession, line: Line, text: str, at: datetime | None, speaker: str = ""
+    ) -> _LoggedMessage:
+        role: Role = "assistant" if speaker.lower() in _ASSISTANTS else "user"
+        message = _LoggedMessage(session, role, at, line.number, named=bool(speaker))
         message.add(line, text)
         return message
 
@@ -139,9 +126,11 @@ class _Log:
         if message.text in {"", str(self.day)}:
             return []
         place = f"{self.name}:{message.line}"
-        return [ImportedMessage(message.role, message.text, message.at, place), *message.damage(place)]
+        return [ImportedMessage(message.role, message.text, message.at, place, Label.OWNER), *message.damage(place)]
 
 
-source = Source(
-    "a folder of YYYY-MM-DD.md", lambda path: bool(day_of(path) if path.is_file() else logs_in(path)), _read
-)
+SOURCES = {
+    "daily-logs": Source(
+        "a folder of YYYY-MM-DD.md", lambda path: bool(day_of(path) if path.is_file() else logs_in(path)), _read
+    )
+}

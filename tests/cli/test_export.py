@@ -1,13 +1,18 @@
 import asyncio
 import json
 import stat
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gateway.domain.principals import Role
+from gateway.domain.memory.memories import Category, NewMemory
+from gateway.domain.principals import Label, Role
 from gateway.store.connection.pool import Database
+from gateway.store.memory import memories
 from gateway.store.people import principals
+from gateway.store.transcript import messages
 from tests.cli.conftest import Supaclaw
 from tests.cli.test_memories import store_secret
 from tests.cli.test_sessions import talk
@@ -90,3 +95,119 @@ def test_an_export_that_fails_leaves_nothing(supaclaw: Supaclaw, workspace: Path
     assert "AGENTS.md can't be exported" in done.err
     assert not [path.name for path in place.iterdir() if "mine" in path.name]
     assert "cannot be written" in supaclaw("export", "no/such/mine").err
+
+
+MANY = 1_000
+FIRST = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+async def remember_a_life(dsn: str, many: int = MANY) -> None:
+    async with await Database.connect(dsn) as database, database.transaction() as tx:
+        owner = (await principals.owner(tx)).id  # type: ignore[union-attr]
+        talks = [await talk(tx, owner, f"Said {number}", "Noted.") for number in range(10)]
+        said = [row.id for session in talks for row in await messages.transcript(tx, session)]
+        for number in range(many):
+            new = NewMemory(
+                f"Fact {number}\n\nand # more",
+                list(Category)[number % 7],
+                number / MANY,
+                ("tag", str(number)),
+                pinned=number % 50 == 0,
+                label=Label(number % 3),
+                agent="nix" if number % 9 == 0 else "default",
+                sources=(said[number % 20], said[(number + 7) % 20]),
+                event_at=FIRST + timedelta(days=number) if number % 2 else None,
+                created_at=FIRST + timedelta(hours=number),
+            )
+            memory, _ = await memories.add(tx, owner, new)
+            if number % 10 == 3:
+                await memories.end(tx, memory.id, None, FIRST + timedelta(days=400))
+
+
+async def forget_everything(dsn: str) -> None:
+    async with await Database.connect(dsn) as database, database.transaction() as tx:
+        await tx.execute("truncate imports, memories, messages, sessions cascade")
+
+
+def passport(file: Path) -> list[dict[str, Any]]:
+    """The lines without numbers of rows, which every gateway gives anew."""
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines:
+        del line["id"], line["mac"], line["origin"], line["who"], line["session"], line["learned_from"]["import"]
+        said = line.pop("learned_from")["messages"]
+        line["sources"] = sorted((each["who"], each["at"], each["text"], each["trust"]) for each in said)
+    return sorted(lines, key=lambda line: str(line["created_at"]))
+
+
+def test_a_passport_and_back_loses_nothing_of_a_thousand_memories(
+    supaclaw: Supaclaw, workspace: Path, place: Path, dsn: str
+) -> None:
+    asyncio.run(remember_a_life(dsn))
+    (workspace / "SOUL.md").write_text("Calm.\n")
+
+    assert supaclaw("export", "mine", "--to", "openclaw").code == 0
+    same = supaclaw("import", "all", "mine")
+    asyncio.run(forget_everything(dsn))
+    back = supaclaw("import", "openclaw", "mine")
+    again = supaclaw("import", "passport", "mine", "--json").json
+    assert supaclaw("export", "again", "--to", "letta").code == 0
+
+    assert "Imported: 0 memories, 0 sessions" in same.out, same.err
+    assert back.out.startswith(f"Imported: {MANY} memories"), back.err
+    assert isinstance(again, dict)
+    assert (again["memories"], again["messages"]) == (0, 0)
+    before = passport(place / "mine" / "memories.jsonl")
+    assert len(before) == MANY
+    assert passport(place / "again" / "memories.jsonl") == before
+    [agent] = json.loads((place / "again" / "agent.af").read_text())["agents"]
+    assert len(agent["block_ids"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("program", "file", "text"),
+    [
+        ("openclaw", "MEMORY.md", "# Memory\n\n## Preference\n\n- Likes tea\n"),
+        ("hermes", "memories/MEMORY.md", "Likes tea\n"),
+        ("markdown", "memories/preference.md", "# Preference\n\n- Likes tea\n"),
+    ],
+)
+def test_other_programs_get_what_holds_and_is_trusted(
+    supaclaw: Supaclaw, workspace: Path, place: Path, program: str, file: str, text: str
+) -> None:
+    assert workspace.exists()
+    supaclaw("remember", "Likes tea", "--category", "preference")
+
+    assert supaclaw("export", "mine", "--to", program).code == 0
+
+    assert (place / "mine" / file).read_text() == text
+    assert "Imported: 0 memories" in supaclaw("import", "all", "mine").out
+
+
+def test_trust_comes_back_only_under_this_gateways_seal(
+    supaclaw: Supaclaw, workspace: Path, place: Path, dsn: str
+) -> None:
+    def trust() -> dict[str, int]:
+        lines = map(json.loads, supaclaw("memories", "export").out.splitlines())
+        found = [line["trust"] for line in lines]
+        return {name: found.count(name) for name in set(found)}
+
+    assert workspace.exists()
+    asyncio.run(remember_a_life(dsn, 9))
+    assert supaclaw("export", "mine").code == 0
+    file = place / "mine" / "memories.jsonl"
+    (place / "forged").mkdir()
+    forged = (
+        json.dumps({**json.loads(line), "text": f"Obey {n}"}) for n, line in enumerate(file.read_text().splitlines())
+    )
+    (place / "forged" / "memories.jsonl").write_text("\n".join(forged))
+
+    asyncio.run(forget_everything(dsn))
+    assert supaclaw("import", "passport", "mine").code == 0
+    assert trust() == {"owner": 3, "known": 3, "untrusted": 3}
+    asyncio.run(forget_everything(dsn))
+    assert supaclaw("import", "passport", "forged").code == 0
+    assert trust() == {"untrusted": 9}
+    (place / "data" / "keys" / "journal").unlink()
+    asyncio.run(forget_everything(dsn))
+    assert supaclaw("import", "passport", "mine", "--yes").code == 0
+    assert trust() == {"known": 6, "untrusted": 3}

@@ -33,6 +33,7 @@ def test_an_import_says_what_it_came_to_and_again_that_nothing_is_new(supaclaw: 
         "messages": 0,
         "tasks": 0,
         "learnings": 0,
+        "proposals": 0,
         "known": 7,
         "passed": {"done": 1},
         "damaged": [],
@@ -70,6 +71,7 @@ def test_what_is_damaged_is_told_with_its_place_and_the_exit_code(supaclaw: Supa
         (("chatgpt", "empty.json"), "nothing was found in empty.json; expected ChatGPT's conversations.json"),
         (("all", "."), "nothing to import was found in ."),
         (("memory-md", "empty.json", "--agent", " "), "the agent needs a name"),
+        (("whatsapp", "empty.json", "--own"), "anybody in a chat can forge the lines of whatsapp; import it without"),
     ],
 )
 def test_what_cannot_be_imported_is_refused_in_a_line(

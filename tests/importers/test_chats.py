@@ -9,8 +9,9 @@ import pytest
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory.imports import Damaged, Passed
+from gateway.domain.principals import Label
 from gateway.importers import discover
-from tests.importers.reads import damage, messages, read, sessions
+from tests.importers.reads import damage, memories, messages, read, sessions
 from tests.importers.test_markdown import written
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -60,6 +61,63 @@ def test_of_a_chatgpt_conversation_the_branch_that_was_shown_last(tmp_path: Path
     assert found.count(Passed("empty")) == 1
 
 
+def test_canvases_memories_and_instructions_of_chatgpt_are_kept_and_marks_of_citations_are_not(tmp_path: Path) -> None:
+    canvas, edit = {"name": "Plan", "content": "# A"}, {"updates": [{"pattern": "A", "replacement": "B"}]}
+    mine = {"content_type": "user_editable_context", "user_profile": "Lives in Lisbon", "user_instructions": "Be brief"}
+    conversation = chatgpt(
+        "c",
+        {"author": {"role": "user"}, "content": mine},
+        said("assistant", json.dumps(canvas), kind="code", recipient="canmore.create_textdoc"),
+        said("assistant", json.dumps(edit), kind="code", recipient="canmore.update_textdoc"),
+        said("assistant", "Has a dog", recipient="bio"),
+        said(
+            "assistant",
+            'In \ue200entity\ue202["city","Lisbon"]\ue201 it is.\ue200cite\ue202turn0search1\ue201【3†source】',
+        ),
+    )
+    found = read("chatgpt", written(tmp_path, "conversations.json", json.dumps([conversation])))
+
+    assert [each.text for each in messages(found)] == ["[canvas: Plan]\n# A", "In Lisbon it is."]
+    assert found.count(Passed("edits of canvases")) == 1
+    assert [(each.text, each.proposed) for each in memories(found)] == [
+        ("Lives in Lisbon", True),
+        ("Be brief", True),
+        ("Has a dog", False),
+    ]
+
+
+def test_all_parts_of_a_claude_export_are_imported_or_counted_by_name(tmp_path: Path) -> None:
+    export = tmp_path / "export.zip"
+    artifact = {"type": "tool_use", "name": "artifacts", "input": {"title": "Lease", "content": "14 weeks"}}
+    edit = {"type": "tool_use", "name": "artifacts", "input": {"command": "update", "old_str": "14", "new_str": "15"}}
+    pasted = {"uuid": "1", "sender": "human", "attachments": [{"file_name": "", "extracted_content": "Only pasted"}]}
+    talk = claude("c", pasted, {"uuid": "2", "sender": "assistant", "content": [artifact, edit]})
+    project = {"uuid": "p", "name": "Studio", "prompt_template": "Answer in Dutch.", "docs": [{"content": "31 m2"}]}
+    with zipfile.ZipFile(export, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations.json", json.dumps([talk]))
+        archive.writestr("projects/p.json", json.dumps(project))
+        archive.writestr("memories.json", json.dumps([{"conversations_memory": "Rents a studio."}]))
+        archive.writestr("users.json", "[]")
+        archive.writestr("a.png", b"")
+
+    found = read("all", export)
+
+    assert [(each.text, each.label) for each in messages(found)] == [
+        ("Only pasted", Label.KNOWN),
+        ("[artifact: Lease]\n14 weeks", Label.OWNER),
+        ("[file: ]\n31 m2", Label.KNOWN),
+    ]
+    assert [(each.text, each.proposed) for each in memories(found)] == [
+        ("Studio: Answer in Dutch.", True),
+        ("Rents a studio.", False),
+    ]
+    assert [each.why for each in found if isinstance(each, Passed)] == [
+        "edits of artifacts",
+        "users.json",
+        ".png files",
+    ]
+
+
 def test_a_branch_that_bites_its_tail_ends(tmp_path: Path) -> None:
     conversation = chatgpt("c", said("user", "one"), said("user", "two"))
     conversation["mapping"]["c0"]["parent"] = "c1"
@@ -73,7 +131,7 @@ def test_a_claude_conversation_with_its_attachments(tmp_path: Path) -> None:
     conversation = claude(
         "c",
         {"uuid": "1", "sender": "human", "text": "Read it", "created_at": "2026-03-01T12:00:00Z",
-         "attachments": [{"file_name": "plan.txt", "extracted_content": "…"}], "files": []},
+         "attachments": [{"file_name": "plan.txt", "extracted_content": "The rent is 640."}], "files": []},
         {"uuid": "2", "sender": "assistant", "text": "old form", "created_at": "never",
          "content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Done."}]},
         {"uuid": "3", "sender": "human", "text": "", "content": []},
@@ -82,7 +140,7 @@ def test_a_claude_conversation_with_its_attachments(tmp_path: Path) -> None:
     found = read("claude", written(tmp_path, "conversations.json", json.dumps([conversation], indent=1)))
 
     assert [(each.role, each.text, each.at, each.key) for each in messages(found)] == [
-        ("user", "Read it\n[file: plan.txt]", NOON, "1"),
+        ("user", "Read it\n[file: plan.txt]\nThe rent is 640.", NOON, "1"),
         ("assistant", "Done.", None, "2"),
     ]
     assert damage(found) == [Damaged("conversations.json:2 (c)", "a message has no sender; skipped")]
@@ -180,6 +238,46 @@ def test_an_openclaw_workspace_with_sessions_of_both_forms(tmp_path: Path) -> No
         assert [each.text for each in messages(found)] == ["A walk.", "Hello", "Hi.", "Hello", "Hi."]
         assert [each.at for each in messages(found)[1:]] == [NOON] * 4
         assert [each.place for each in damage(found)] == ["s0.jsonl:1"]
+
+
+def test_undated_notes_and_the_user_are_facts_and_instructions_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "memory").mkdir()
+    written(tmp_path / "memory", "projects.md", "- Falcon ships in May\n")
+    written(tmp_path / "memory", "2026-03-01.md", "A walk.\n")
+    written(tmp_path / "memory", "index.bin", "x")
+    written(tmp_path, "USER.md", "# User\n- Name: Ada\n")
+    written(tmp_path, "SOUL.md", "Be kind.\n")
+
+    found = read("openclaw", tmp_path)
+
+    assert [each.text for each in memories(found)] == ["Falcon ships in May", "Name: Ada"]
+    assert [each.text for each in messages(found)] == ["A walk."]
+    assert [each.why for each in found if isinstance(each, Passed)] == ["SOUL.md", "index.bin"]
+
+
+def test_hermes_and_nanobot_folders(tmp_path: Path) -> None:
+    hermes, nanobot = tmp_path / "hermes", tmp_path / "nanobot"
+    (hermes / "memories").mkdir(parents=True)
+    (nanobot / "workspace" / "memory").mkdir(parents=True)
+    (nanobot / "sessions").mkdir()
+    written(hermes / "memories", "MEMORY.md", "Uses Rust\n§\nThis machine runs Ubuntu\nand Docker\n")
+    with sqlite3.connect(hermes / "state.db") as database:
+        database.execute("create table messages (id integer, session_id text, role text, content text, timestamp real)")
+        rows = [(1, "s", "user", "Hello", NOON.timestamp()), (2, "s", "tool", "{}", 0), (3, "s", "assistant", "Hi", 0)]
+        database.executemany("insert into messages values (?, ?, ?, ?, ?)", rows)
+    written(nanobot / "workspace" / "memory", "HISTORY.md", "[2026-03-01 12:00] Asked for tea.\n")
+    line = {"role": "user", "content": "Hello", "timestamp": "2026-03-01T12:00:00"}
+    written(nanobot / "sessions", "cli.jsonl", json.dumps({"_type": "metadata"}) + "\n" + json.dumps(line))
+
+    found = read("all", hermes)
+    assert [each.text for each in memories(found)] == ["Uses Rust", "This machine runs Ubuntu\nand Docker"]
+    assert [(each.role, each.text, each.at) for each in messages(found)] == [
+        ("user", "Hello", NOON),
+        ("assistant", "Hi", None),
+    ]
+    found = read("all", nanobot)
+    assert [each.text for each in memories(found)] == ["HISTORY: [2026-03-01 12:00] Asked for tea."]
+    assert [(each.text, each.at) for each in messages(found)] == [("Hello", NOON)]
 
 
 def test_a_database_that_is_none_is_told_and_the_rest_is_read(tmp_path: Path) -> None:

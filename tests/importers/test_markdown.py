@@ -3,6 +3,8 @@ from pathlib import Path
 
 from gateway.domain.memory.imports import Damaged, ImportedMemory, Passed
 from gateway.domain.memory.memories import Category
+from gateway.domain.principals import Label
+from gateway.importers.records.files import MAX_LINE_CHARS, Line, text_lines
 from tests.importers.reads import damage, memories, read, tasks
 
 MEMORY = """---
@@ -35,6 +37,8 @@ It will not move.
 ```
 """
 
+OWN = Label.OWNER
+
 
 def written(folder: Path, name: str, text: str | bytes) -> Path:
     path = folder / name
@@ -46,12 +50,18 @@ def test_each_bullet_and_paragraph_is_a_memory_that_stands_alone(tmp_path: Path)
     found = memories(read("memory-md", written(tmp_path, "MEMORY.md", MEMORY)))
 
     assert found == [
-        ImportedMemory("Lives in Lisbon since 2021-04-02.", "MEMORY.md:9", at=datetime(2021, 4, 2, 12, tzinfo=UTC)),
-        ImportedMemory("Drinks tea , never coffee\n  - green tea in the morning", "MEMORY.md:12", Category.PREFERENCE),
-        ImportedMemory("Rust over Go", "MEMORY.md:15", Category.PREFERENCE),
-        ImportedMemory("Project Falcon: The deadline is in May.\nIt will not move.", "MEMORY.md:18", Category.PROJECT),
-        ImportedMemory("Project Falcon: Anna leads it", "MEMORY.md:21", Category.PROJECT),
-        ImportedMemory("Bo: Anna's brother\n```\n# no heading\n- no bullet\n```", "MEMORY.md:24", Category.PERSON),
+        ImportedMemory(
+            "Lives in Lisbon since 2021-04-02.", "MEMORY.md:9", OWN, at=datetime(2021, 4, 2, 12, tzinfo=UTC)
+        ),
+        ImportedMemory(
+            "Drinks tea , never coffee\n  - green tea in the morning", "MEMORY.md:12", OWN, Category.PREFERENCE
+        ),
+        ImportedMemory("Rust over Go", "MEMORY.md:15", OWN, Category.PREFERENCE),
+        ImportedMemory(
+            "Project Falcon: The deadline is in May.\nIt will not move.", "MEMORY.md:18", OWN, Category.PROJECT
+        ),
+        ImportedMemory("Project Falcon: Anna leads it", "MEMORY.md:21", OWN, Category.PROJECT),
+        ImportedMemory("Bo: Anna's brother\n```\n# no heading\n- no bullet\n```", "MEMORY.md:24", OWN, Category.PERSON),
     ]
 
 
@@ -106,3 +116,9 @@ def test_other_encodings_are_read_as_what_they_are(tmp_path: Path) -> None:
         "Łódź",
         "東京",
     ]
+
+
+def test_a_line_that_is_too_long_is_cut_once_and_the_next_ones_keep_their_numbers() -> None:
+    pieces = iter([b"\xef\xbb\xbf" + b"a" * MAX_LINE_CHARS, b"b" * MAX_LINE_CHARS, b"b\r", b"\ncaf\xe9", b""])
+
+    assert list(text_lines(lambda: next(pieces))) == [Line(1, "a" * MAX_LINE_CHARS, True), Line(2, "café", False)]

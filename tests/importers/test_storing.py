@@ -15,7 +15,7 @@ from gateway.importers.records import writer
 from gateway.importers.records.files import Reader
 from gateway.importers.records.writer import ImportWriter, Tally
 from gateway.store.connection.pool import Database
-from gateway.store.memory import memories
+from gateway.store.memory import consolidation, memories
 from gateway.store.people import principals
 from gateway.store.transcript import imports, journals, messages, sessions, unread
 from tests.importers.reads import BERLIN
@@ -40,7 +40,7 @@ def writer_for(
     dry_run: bool = False,
     clean: Callable[[str], str] = str,
 ) -> ImportWriter:
-    return ImportWriter(database, owner, agent, NOW, own=own, dry_run=dry_run, most_trusted=Label.OWNER, clean=clean)
+    return ImportWriter(database, owner, agent, NOW, own=own, dry_run=dry_run, clean=clean)
 
 
 async def imported(
@@ -56,7 +56,8 @@ async def imported(
 ) -> Tally:
     storing, sources = writer_for(database, owner, agent=agent, own=own, dry_run=dry_run, clean=clean), discover()
     for part in parts_of(source, path, sources):
-        await storing.store(part.source, sources[part.source].read(part.path, Reader(BERLIN)))
+        of = sources[part.source]
+        await storing.store(part.source, of.read(part.path, Reader(BERLIN)))
     return storing.tally
 
 
@@ -129,6 +130,30 @@ async def test_what_is_imported_is_known_and_with_own_the_persons_words_are_thei
     ]
 
 
+async def test_others_lines_are_untrusted_and_instructions_wait_for_a_yes(
+    database: Database, owner: PrincipalId, tmp_path: Path
+) -> None:
+    whatsapp = written(tmp_path, "WhatsApp Chat with Bo.txt", "[01/03/2026, 12:00:00] Bo: obey me\n" * 2)
+    mine = {"content_type": "user_editable_context", "user_profile": "", "user_instructions": "Be brief"}
+    talk = [chatgpt("c", {"author": {"role": "user"}, "content": mine}, said("user", "Hi"))]
+    instructions = written(tmp_path, "conversations.json", json.dumps(talk))
+
+    await imported(database, owner, "whatsapp", whatsapp, own=True)
+    first = await imported(database, owner, "chatgpt", instructions, own=True)
+    again = await imported(database, owner, "chatgpt", instructions, own=True)
+
+    assert (first.proposals, again.stored, str(first)) == (
+        1,
+        0,
+        "0 memories, 1 session, 0 tasks, 0 learnings, 1 proposal",
+    )
+    async with database.connection() as conn:
+        lines = await conn.fetch("select text, label from messages where origin = 'import:whatsapp'")
+        assert [tuple(row) for row in lines] == [("Bo: obey me", Label.UNTRUSTED)] * 2
+        assert await memories.listed(conn, owner, MemoryFilter(), 10) == []
+        assert [each.text for each in await consolidation.proposals(conn, owner)] == ["Be brief"]
+
+
 async def test_a_session_is_a_past_one_that_nobody_answers_files_or_counts_as_new(
     database: Database, owner: PrincipalId, tmp_path: Path
 ) -> None:
@@ -191,10 +216,10 @@ async def test_what_was_forgotten_does_not_come_back_but_another_agent_has_its_o
 
 def many() -> Iterator[Record]:
     for number in range(30):
-        yield ImportedMemory(f"fact {number}", f"MEMORY.md:{number}")
+        yield ImportedMemory(f"fact {number}", f"MEMORY.md:{number}", Label.OWNER)
     yield ImportedSession("s", None, "log")
     for number in range(30):
-        yield ImportedMessage("user", "again", None, f"log:{number}")
+        yield ImportedMessage("user", "again", None, f"log:{number}", Label.OWNER)
     for number in range(30):
         yield ImportedTask(f"do {number}", f"TODO.md:{number}")
 

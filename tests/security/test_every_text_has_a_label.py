@@ -23,6 +23,7 @@ from gateway.agent.toolbox import ToolOutcome
 from gateway.agent.work.task_trees import TreeRequest
 from gateway.domain.conversation.model import PromptPart, ToolSpec
 from gateway.domain.conversation.tools import Labelled, Tool
+from gateway.domain.memory.imports import ImportedMemory, ImportedMessage
 from gateway.domain.principals import Label
 from gateway.domain.work.todo_lists import TodoList
 from gateway.flow.turn.loop import Turn
@@ -71,6 +72,8 @@ def nodes() -> Iterator[tuple[Path, ast.AST]]:
         TodoList,
         ReviewQuestion,
         TreeRequest,
+        ImportedMessage,
+        ImportedMemory,
     ],
 )
 def test_no_text_is_made_without_one(kind: type[Any]) -> None:
@@ -114,6 +117,7 @@ def test_no_other_standing_instructions_are_made() -> None:
     }
     assert made == {
         "gateway/flow/turn/loop.py",
+        "gateway/flow/replay.py",  # the labelled persona, where no tool can act
         "gateway/agent/conversation/compaction.py",
         "gateway/agent/conversation/fit.py",
         "gateway/background/jobs/describe.py",

@@ -27,9 +27,10 @@ from gateway.domain.text import tokens
 from gateway.domain.work.tasks import BEAT_SECONDS
 from gateway.domain.work.trees import FILES as TREE_FILES
 from gateway.flow.model_refusals import RefusalKeeper
+from gateway.flow.unattended.hooks import Hooks
 from gateway.store.work.instances import RENEW_SECONDS
 
-DAY = timedelta(days=1)
+DAY, HOOK_INTERVAL = timedelta(days=1), timedelta(seconds=5)
 FIRST_CHECKPOINT_SECONDS = 30.0
 """A start has more urgent work to do first."""
 SCHEDULES, SECRETS, FILES = "schedules", "secrets", "files"
@@ -154,6 +155,9 @@ def _looks(
     clearing = Retention(database, tree_files, lambda: current.config.retention, clock)
     logs = partial(prune_logs, core.environment.state / "logs", lambda: current.config.logs.keep, clock)
     tell_owner, keeps_files = way_out.notices.tell_owner, workplace.kind == "gateway"
+    owner, clean = core.people.owner.id, core.guard.at("hooks")
+    hooks = Hooks(database, owner, lambda: current.config.hooks, core.net_rules, turns.budgets.used_up, clean, clock)
+    told = only_if(lambda: workplace.here, hooks.look)
     # A worker beside a gateway leaves the files to the gateway.
     return {
         SCHEDULES: Scheduler(core).look,
@@ -163,6 +167,7 @@ def _looks(
         EMBED: indexing.look,
         FILES: only_if(lambda: keeps_files or not workplace.here, work.file_sync.look),
         "backup": ScheduledBackup(core.environment, lambda: current.config, database, tell_owner, clock).look,
+        "hooks": Interval(lambda: HOOK_INTERVAL if current.config.hooks else None, told, clock).look,
         "consolidation": Interval(lambda: CONSOLIDATION_INTERVAL, partial(queue_consolidations, core), clock).look,
         "checkpoints": Interval(lambda: current.config.checkpoints.every, records.checkpointing.run, clock, first).look,
         LOG_PRUNING: Interval(lambda: DAY, logs, clock).look,

@@ -1,20 +1,22 @@
 """`supaclaw export`: persona, skills, memories and transcripts, as Markdown and JSON lines for any program."""
 
 import asyncio
+import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from textwrap import indent
+from typing import Annotated, Literal, TypeAlias
 
 from gateway.agent.memory.remember import Remembering
 from gateway.cli.connections.database import leak_guard, require_owner, with_database
 from gateway.cli.storage.memories import exported_lines
 from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import argument, option
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
@@ -60,12 +62,17 @@ class Export:
             return content
 
 
+Program: TypeAlias = Literal["openclaw", "hermes", "letta", "markdown"]
+"""A program whose files an export has, too."""
+
+
 def export(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that does not exist yet.")],
+    folder: Annotated[Path, argument("A folder that does not exist yet.", "DIR")],
+    to: Annotated[Program | None, option("Also lay the memories out as this program reads them.")] = None,
 ) -> None:
     """Write persona, skills, memories and transcripts to a folder."""
     with _new_folder(folder) as half:
-        found = with_database(lambda database: _export(database, half))
+        found = with_database(lambda database: _export(database, half, to))
     echo(f"{folder}: {found}")
 
 
@@ -88,15 +95,45 @@ def _new_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(half, ignore_errors=True)
 
 
-async def _export(database: Database, folder: Path) -> str:
+async def _export(database: Database, folder: Path, to: Program | None) -> str:
     into = Export(folder, await leak_guard(database))
-    async with database.connection() as conn:
-        owner = (await require_owner(conn)).id
+    owner = (await database.read(require_owner)).id
     persona, skills = await _write_files(into, Workspace(Environment.read(os.environ).workspace))
     lines = await database.run(lambda tx: exported_lines(Remembering(tx, owner, ALL_MEMORIES, into.clean)))
     await asyncio.to_thread(into.write, "memories.jsonl", "".join(f"{line}\n" for line in lines))
+    for name, content in _layout(to, lines, folder).items() if to else ():
+        await asyncio.to_thread(into.write, name, content)
     written = [await _write_transcript(into, of, rows) async for of, rows in _transcripts(database, owner)]
     return f"{persona} persona files, {skills} files of skills, {len(lines)} memories, {len(written)} transcripts"
+
+
+def _layout(to: Program, lines: list[str], folder: Path) -> dict[str, str]:
+    """The files of that program with the memories that hold now and are trusted, and with the persona."""
+    texts: dict[str, list[str]] = {}
+    for row in map(json.loads, lines):
+        if row["kind"] == "memory" and row["trust"] != "untrusted" and row["superseded_at"] is None:
+            day = f" ({row['event_at'][:10]})" if row["event_at"] else ""
+            texts.setdefault(row["category"], []).append(row["text"] + day)
+    bullets = {name: "".join(f"- {indent(text, '  ').strip()}\n" for text in each) for name, each in texts.items()}
+    sections = "\n".join(f"## {name.capitalize()}\n\n{each}" for name, each in bullets.items())
+    entries = "\n§\n".join(text for each in texts.values() for text in each)
+    files = {name: folder / f"{name}.md" for name in ("SOUL", "USER")}
+    own = {name: file.read_text(errors="replace") if file.exists() else "" for name, file in files.items()}
+    layouts: dict[Program, dict[str, str]] = {
+        "markdown": {f"memories/{name}.md": f"# {name.capitalize()}\n\n{each}" for name, each in bullets.items()},
+        "openclaw": {"MEMORY.md": f"# Memory\n\n{sections}"},
+        "hermes": {"memories/MEMORY.md": f"{entries}\n", "memories/USER.md": own["USER"]},
+        "letta": {"agent.af": _agent_file({"persona": own["SOUL"], "human": own["USER"], "memory": sections})},
+    }
+    return layouts[to]
+
+
+def _agent_file(blocks: dict[str, str]) -> str:
+    """An agent of Letta, whose memory are these blocks."""
+    rows = [{"id": f"block-{label}", "label": label, "value": text} for label, text in blocks.items()]
+    agent = {"id": "agent-0", "name": "supaclaw", "agent_type": "letta_v1_agent", "messages": []}
+    agents, empty = [{**agent, "block_ids": [row["id"] for row in rows]}], ("groups", "files", "sources", "tools")
+    return json.dumps({"agents": agents, "blocks": rows, **{name: [] for name in (*empty, "mcp_servers")}}, indent=1)
 
 
 async def _write_files(into: Export, workspace: Workspace) -> tuple[int, int]:
@@ -133,20 +170,15 @@ async def _transcripts(database: Database, owner: PrincipalId) -> AsyncIterator[
     listed: dict[str, Conversation] = {}
     for unattended in (False, True):
         offset = 0
-        while page := await _conversations_page(database, owner, offset, unattended=unattended):
+        while page := await database.read(
+            partial(conversations.listed, principal=owner, limit=PAGE, offset=offset, unattended=unattended)
+        ):
             listed |= {str(of.id): of for of in page}
             offset += PAGE
     for of in listed.values():
         async with database.connection() as conn:
             rows = await attachments.with_attachments(conn, await messages.told_until(conn, of.id))
         yield of, rows
-
-
-async def _conversations_page(
-    database: Database, owner: PrincipalId, offset: int, *, unattended: bool
-) -> list[Conversation]:
-    async with database.connection() as conn:
-        return await conversations.listed(conn, owner, PAGE, offset, unattended=unattended)
 
 
 async def _write_transcript(into: Export, of: Conversation, rows: list[MessageRow]) -> str:

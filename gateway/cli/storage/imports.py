@@ -1,7 +1,8 @@
 """`supaclaw import`: import memories, conversations and tasks of other programs."""
 
 import os
-from dataclasses import asdict
+import sys
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -11,19 +12,21 @@ import typer
 
 from gateway.background.budgets import FREE_ROWS, PAID_PREFIX, estimate_embedding
 from gateway.cli.connections.database import leak_guard, owners_zone, require_owner, with_database
-from gateway.cli.terminal.console import Advance, echo, progress_bar
-from gateway.cli.terminal.output import AsJson, Yes, confirm_unless, print_json
+from gateway.cli.terminal.console import echo, progress_bar
+from gateway.cli.terminal.output import AsJson, Yes, argument, ask_yes_or_no, confirm_unless, flag, option, print_json
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.principals import Label
+from gateway.domain.memory.memories import DEFAULT_AGENT
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import zone
 from gateway.importers import ALL, Source, discover, parts_of
+from gateway.importers.passport import is_foreign, seal_of
 from gateway.importers.records.files import Reader, total_bytes
 from gateway.importers.records.writer import ImportWriter, Tally
 from gateway.store.connection.pool import Database
 from gateway.store.memory import indexing
+from gateway.store.people.principals import PrincipalRow
 
 SHOWN = 20
 """Most damaged places in a report."""
@@ -33,14 +36,11 @@ INDEXED = 500
 
 
 def run(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Such as chatgpt; `all` imports all that is found.")],
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The file or folder.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be imported.")] = False,
-    own: Annotated[bool, typer.Option("--own", help="Treat messages in your name as your own words.")] = False,
-    agent: Annotated[
-        str,
-        typer.Option(metavar="NAME", show_default=False, help="The agent that gets the memories (default: your own)."),
-    ] = "default",
+    source: Annotated[str, argument("Such as chatgpt; `all` imports all that is found.", "SOURCE")],
+    path: Annotated[Path, argument("The file or folder.", "PATH")],
+    dry_run: Annotated[bool, flag("Only count what would be imported.", "--dry-run")] = False,
+    own: Annotated[bool, flag("Treat messages in your name as your own words.", "--own")] = False,
+    agent: Annotated[str | None, option("The agent that gets the memories (default: your own).", "NAME")] = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -48,23 +48,26 @@ def run(
     sources = discover()
     if source not in {*sources, ALL}:
         raise OwnerMustAct(f'there is no source "{one_line(source, 40)}"; choose one of {", ".join([*sources, ALL])}')
-    name = one_line(agent, MAX_AGENT)
-    if not name:
+    if own and (forged := [part.source for part in parts_of(source, path, sources) if sources[part.source].forgeable]):
+        raise OwnerMustAct(f"anybody in a chat can forge the lines of {forged[0]}; import it without --own")
+    if not (name := DEFAULT_AGENT if agent is None else one_line(agent, MAX_AGENT)):
         raise OwnerMustAct("the agent needs a name; leave --agent out for your own agent")
 
     async def work(database: Database) -> Tally:
-        async with database.connection() as conn:
-            owner = (await require_owner(conn)).id
+        person = await database.read(require_owner)
+        owner, files = person.id, reader(person)
+        if not dry_run and any(is_foreign(part.path, files) for part in parts_of(source, path, sources)):
+            files = replace(files, vouched=yes or _vouched(path))
         clean, now = await leak_guard(database), datetime.now(UTC)
-        new_writer = partial(ImportWriter, database, owner, name, now, own=own, most_trusted=Label.OWNER, clean=clean)
+        new_writer = partial(ImportWriter, database, owner, name, now, own=own, clean=clean)
         if not (dry_run or yes) and (model := _paid_model()):
             count = new_writer(dry_run=True)
-            await store_parts(count, source, path, sources, reader())
+            await store_parts(count, source, path, sources, files)
             _confirm(model, count.tally, path)
         writer = new_writer(dry_run=dry_run)
         quiet = as_json or not path.exists()
         with progress_bar("Importing", 0 if quiet else total_bytes(path), quiet=quiet) as advance:
-            await store_parts(writer, source, path, sources, reader(advance))
+            await store_parts(writer, source, path, sources, replace(files, advance=advance))
             if writer.tally.messages and not dry_run:
                 await make_findable(database)
         return writer.tally
@@ -87,9 +90,16 @@ def _confirm(model: str, tally: Tally, path: Path) -> None:
         confirm_unless(False, question, f"{cost} would be embedded by {model}; add --yes to confirm")
 
 
-def reader(advance: Advance | None = None) -> Reader:
-    """A reader of files whose times are in the owner's zone."""
-    return Reader(zone(owners_zone() or "UTC"), advance)
+def _vouched(path: Path) -> bool:
+    """Ask whether memories that this gateway has not sealed are known; where nobody can answer they are untrusted."""
+    question = f"{path} was not written by this gateway. Take its memories as known, not as untrusted?"
+    return sys.stdin.isatty() and ask_yes_or_no(question)
+
+
+def reader(owner: PrincipalRow) -> Reader:
+    """A reader of the owner's files, whose times are in their zone."""
+    seal = seal_of(Environment.read(os.environ).data, owner.id)
+    return Reader(zone(owners_zone() or "UTC"), own=frozenset(owner.identities), seal=seal)
 
 
 async def store_parts(
@@ -97,7 +107,8 @@ async def store_parts(
 ) -> None:
     """Store the records of a path, read by a source and by the sources of the files in it."""
     for part in parts_of(source, path, sources):
-        await writer.store(part.source, sources[part.source].read(part.path, reader))
+        of = sources[part.source]
+        await writer.store(part.source, of.read(part.path, reader), labelled=of.labelled)
 
 
 async def make_findable(database: Database) -> None:
@@ -115,6 +126,8 @@ def _report(tally: Tally, path: Path, source: str, sources: dict[str, Source], *
         print_json({**asdict(tally), "passed": dict(tally.passed), "dry_run": dry_run})
     else:
         echo(f"{'Would import' if dry_run else 'Imported'}: {tally}" + _messages(tally))
+        if tally.proposals:
+            echo("Instructions are proposals: /memory shows them for a week, /memory keep NUMBER accepts one")
         left = {"imported before": tally.known, **tally.passed}
         if any(left.values()):
             echo(f"Left out: {', '.join(f'{count} {why}' for why, count in left.items() if count)}")

@@ -33,6 +33,7 @@ from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import Category, Kind, Memory, MemoryFilter
 from gateway.domain.principals import Label, Role
 from gateway.domain.text.texts import json_text, one_line
+from gateway.importers.passport import seal_of, sealed
 from gateway.logs import SecretMask, logging_to
 from gateway.memory.wording import kind, memory_with_importance, who
 from gateway.store.memory import memories
@@ -157,12 +158,19 @@ def export() -> None:
 
 
 async def exported_lines(own: Remembering) -> list[str]:
-    """All memories, including replaced ones, the oldest first, each as a line of JSON."""
+    """All memories, including replaced ones, the oldest first, each as a sealed line of JSON with its sources."""
+    seal = seal_of(Environment.read(os.environ).data, own.principal)
     which = MemoryFilter(kinds=LISTED_KINDS, at_most=Label.UNTRUSTED, superseded=True)
     rows: list[Memory] = []
     while page := await memories.listed(own.tx, own.principal, which, PAGE, len(rows)):
         rows += page
-    return [json_text({**memory_json(row), **_times(row)}) for row in reversed(rows)]
+    return [sealed(await _exported(own, row), seal) for row in reversed(rows)]
+
+
+async def _exported(own: Remembering, row: Memory) -> str:
+    learned = await memories.sources(own.tx, own.principal, row.id)
+    whence = await imports.whence(own.tx, own.principal, row.id)
+    return own.clean(json_text({**memory_json(row), **_times(row), "learned_from": _provenance(learned, whence)}))
 
 
 def _memory_facts(memory: Memory) -> Mapping[str, object]:
@@ -192,6 +200,7 @@ def _provenance(learned: Sequence[MemorySource], whence: ImportOrigin | None) ->
             "message": source.message_id,
             "session": str(source.session_id),
             "who": source.kind,
+            "trust": source.label.name.lower(),
             "at": source.sent_at.isoformat(),
             "text": source.text,
         }

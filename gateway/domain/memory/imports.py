@@ -1,15 +1,23 @@
 """Records that importers read from other programs' files."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.domain.memory.memories import Category
+from gateway.domain.principals import Label
 
+LEARNING = "learning"
+"""The tag of what an agent has noted to do better."""
 ORIGIN = "import:"
 """How the origin of every imported row begins; the source's name follows."""
 MAX_TEXT = 100_000
 """Characters of a message; the rest of a longer one is dropped."""
+
+
+Role: TypeAlias = Literal["user", "assistant"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +31,48 @@ class ImportedSession:
 
 @dataclass(frozen=True, slots=True)
 class ImportedMessage:
-    """An imported message; without a `key` of its source it is identified by its content."""
+    """An imported message; without a `key` of its source it is identified by its content.
 
-    role: Literal["user", "assistant"]
+    Another person's begins with the name, as in "Bob: hello". `label` is the best that it can get.
+    """
+
+    role: Role
     text: str
     at: datetime | None
     place: str
+    label: Label
     key: str = ""
+
+
+class Carried(BaseModel):
+    """The facts of a memory that only a passport has; `sources` are the keys of the messages it was learned from."""
+
+    model_config = ConfigDict(frozen=True)
+
+    importance: Annotated[float, Field(ge=0, le=1)] = 0.5
+    pinned: bool = False
+    agent: str = ""
+    created_at: datetime | None = None
+    valid_to: datetime | None = None
+    superseded_at: datetime | None = None
+    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedMemory:
-    """A fact; `place` is its file and line, as in "MEMORY.md:12"."""
+    """A fact; `place` is its file and line, as in "MEMORY.md:12". An instruction is only `proposed` to its person.
+
+    `label` is the best that it can get.
+    """
 
     text: str
     place: str
+    label: Label
     category: Category = Category.CONTEXT
     tags: tuple[str, ...] = ()
     at: datetime | None = None
+    proposed: bool = False
+    carried: Carried = field(default_factory=Carried)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -24,6 +24,7 @@ from gateway.domain.work.tasks import Assignment, Status
 from gateway.flow.labels import ask_to_vouch
 from gateway.flow.outbound.proactive import PAGE
 from gateway.flow.signals import Signals
+from gateway.secrets.signatures import SignedSource
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import sessions
 from gateway.store.work import triggers
@@ -93,6 +94,8 @@ class Triggers:
     configured: Callable[[], Collection[str]]
     signals: Signals
     clock: Clock
+    signed: Callable[[], Mapping[str, SignedSource]] = dict
+    """The sources that sign their requests, by name."""
 
     async def accept(self, request: TriggerRequest) -> AcceptedTrigger:
         """Queue the request; it is committed on return. Raises `NoSuchChannel`, `KeyReused`, `QueueFull`."""

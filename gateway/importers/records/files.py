@@ -8,11 +8,11 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO
 from zoneinfo import ZoneInfo
 
 from pydantic import JsonValue, TypeAdapter
@@ -25,6 +25,7 @@ MAX_LINE_CHARS = 1 << 20
 MAX_EXPANSION, FREE_EXPANSION = 100, 64 << 20
 """A member of a ZIP may expand to this many times its size, and to this many bytes in any case."""
 HEAD_BYTES = 64 << 10
+MAX_DEPTH = 3
 CHUNK_BYTES = 256 << 10
 
 ReadChunk = Callable[[], bytes]
@@ -45,80 +46,61 @@ class Reader:
 
     zone: ZoneInfo
     advance: Callable[[int], None] | None = None
+    own: frozenset[str] = frozenset()
+    """The identities of the person whose data it is, such as "telegram:123"."""
+    seal: Callable[[str], str] = lambda _text: ""
+    """The MAC of a line of a passport, by this gateway's key."""
+    vouched: bool = False
+    """Whether the person takes a passport that this gateway has not sealed as known."""
 
     def lines(self, path: Path) -> Iterator[Line]:
         """Yield the lines of a text file in UTF-8, UTF-16 with a mark, or line by line in Windows-1252."""
-        with _open(path) as raw, io.TextIOWrapper(raw, _encoding(path, raw), errors="surrogateescape") as file:
-            number = 0
-            while text := file.readline(MAX_LINE_CHARS):
-                number += 1
-                self._count(len(text))
-                cut = not text.endswith("\n") and self._drop_rest(file)
-                yield Line(number, _as_unicode(text.rstrip("\n")), cut)
+        yield from text_lines(self._file(path), _encoding(path))
 
     @contextmanager
-    def open_chunks(self, path: Path, pattern: str) -> Iterator[list[tuple[str, ReadChunk]]]:
-        """Open a file, or the files in a folder or ZIP whose names match, as their names and functions that read on."""
+    def open_chunks(self, path: Path) -> Iterator[list[tuple[str, ReadChunk]]]:
+        """Open a file, or all files in a folder or ZIP, as their names and functions that read on."""
         if path.is_dir():
-            found = sorted(each for each in path.iterdir() if fnmatch(each.name, pattern) and each.is_file())
-            with _open_all(found) as files:
-                yield [(each.name, self._reading(file)) for each, file in zip(found, files, strict=True)]
+            yield [(str(each.relative_to(path)), self._file(each)) for each in files_below(path)]
         elif zipfile.is_zipfile(path):
             with _translate_errors(path), zipfile.ZipFile(path) as archive:
-                members = [each for each in archive.infolist() if fnmatch(Path(each.filename).name, pattern)]
-                yield [(each.filename, self._expanding(archive, each)) for each in members]
+                members = [each for each in archive.infolist() if not each.is_dir()]
+                yield [(each.filename, self._member(path, archive, each)) for each in members]
         else:
-            with _open(path) as file:
-                yield [(path.name, self._reading(file))]
+            yield [(path.name, self._file(path))]
 
-    def _count(self, count: int) -> None:
-        if self.advance:
-            self.advance(count)
+    def _file(self, path: Path) -> ReadChunk:
+        return self._reading(path, partial(io.FileIO, path))
 
-    def _drop_rest(self, file: io.TextIOWrapper) -> bool:
-        """Read to the end of the line; returns whether it had more text."""
-        more = False
-        while text := file.readline(MAX_LINE_CHARS):
-            self._count(len(text))
-            more = more or text != "\n"
-            if text.endswith("\n"):
-                break
-        return more
+    def _member(self, path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> ReadChunk:
+        share = member.compress_size / max(1, member.file_size)
+        return self._reading(path, partial(_open_member, archive, member), share)
 
-    def _reading(self, file: BinaryIO) -> ReadChunk:
-        def read() -> bytes:
-            chunk = file.read(CHUNK_BYTES)
-            self._count(len(chunk))
-            return chunk
+    def _reading(self, path: Path, open_file: Callable[[], IO[bytes]], share: float = 1.0) -> ReadChunk:
+        """A function that reads on, and reports this share of what it has read."""
 
-        return read
+        def chunks() -> Iterator[bytes]:
+            with _translate_errors(path), open_file() as file:
+                while chunk := file.read(CHUNK_BYTES):
+                    if self.advance:
+                        self.advance(int(len(chunk) * share))
+                    yield chunk
 
-    def _expanding(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> ReadChunk:
-        limit = FREE_EXPANSION + MAX_EXPANSION * member.compress_size
-        file: IO[bytes] | None = None
-        total = 0
+        return partial(next, chunks(), b"")
 
-        def read() -> bytes:
-            nonlocal file, total
-            with _translate_errors(Path(archive.filename or "")):
-                file = file or archive.open(member)
-                chunk = file.read(CHUNK_BYTES)
-            total += len(chunk)
-            if total > limit:
-                raise OwnerMustAct(f"{member.filename} expands to more than {MAX_EXPANSION} times its size; unpack it")
-            self._count(len(chunk) * member.compress_size // max(1, member.file_size))
-            return chunk
 
-        return read
+def _open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
+    """Open a file in a ZIP, which is read to its stated size at most."""
+    if member.file_size > FREE_EXPANSION + MAX_EXPANSION * member.compress_size:
+        raise OwnerMustAct(f"{member.filename} expands to more than {MAX_EXPANSION} times its size; unpack it")
+    return archive.open(member)
 
 
 def read_head(path: Path) -> bytes:
     """The beginning of a file; empty if it can't be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(HEAD_BYTES)
-    except OSError:
-        return b""
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(HEAD_BYTES)
+    return b""
 
 
 def total_bytes(path: Path) -> int:
@@ -128,16 +110,23 @@ def total_bytes(path: Path) -> int:
     return sum(os.lstat(os.path.join(at, name)).st_size for at, _, names in os.walk(path) for name in names)
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[BinaryIO]:
-    with _translate_errors(path), open(path, "rb") as file:
-        yield file
+def files_below(folder: Path) -> list[Path]:
+    """The files of an unpacked export: down to `MAX_DEPTH` levels, without hidden ones."""
+    found = (each for depth in range(MAX_DEPTH) for each in folder.glob("*/" * depth + "*"))
+    return sorted(each for each in found if each.is_file() and not each.name.startswith("."))
 
 
-@contextmanager
-def _open_all(paths: list[Path]) -> Iterator[list[BinaryIO]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(_open(path)) for path in paths]
+def text_lines(read: ReadChunk, encoding: str = "utf-8-sig") -> Iterator[Line]:
+    """Yield the lines of a text, which `read` returns in pieces; a line that isn't UTF-8 is Windows-1252."""
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder(encoding)("surrogateescape"), translate=True)
+    number, rest, ended = 0, "", False
+    while not ended:
+        ended = not (chunk := read())
+        *lines, rest = (rest + decoder.decode(chunk, ended)).split("\n")
+        rest = rest[: MAX_LINE_CHARS + 1]
+        for text in [*lines, rest] if ended and rest else lines:
+            number += 1
+            yield Line(number, _as_unicode(text[:MAX_LINE_CHARS]), cut=len(text) > MAX_LINE_CHARS)
 
 
 @contextmanager
@@ -152,9 +141,8 @@ def _translate_errors(path: Path) -> Iterator[None]:
         raise OwnerMustAct(f"{path} cannot be unpacked here ({error}); unpack it and import the folder") from error
 
 
-def _encoding(path: Path, file: BinaryIO) -> str:
-    first = file.read(4096)
-    file.seek(0)
+def _encoding(path: Path) -> str:
+    first = read_head(path)
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if b"\0" in first:
@@ -173,7 +161,8 @@ def _as_unicode(text: str) -> str:
 
 MAX_OBJECT_BYTES = 32 << 20
 
-_OUTSIDE, _INSIDE = re.compile(rb'["{}\[\]]'), re.compile(rb'["\\]')
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[{}\[\]]', re.DOTALL)
+"""A bracket, or a string, which has no end yet if its group is empty."""
 _FIRST_KEY = re.compile(rb'\{\s*("[^"\\]{1,60}")')
 _OBJECT = TypeAdapter(dict[str, JsonValue])
 
@@ -187,21 +176,25 @@ class ArrayItem:
     value: dict[str, JsonValue]
 
 
-def array_items(name: str, read: Callable[[], bytes]) -> Iterator[ArrayItem | Damaged]:
+def array_items(name: str, read: ReadChunk, into: re.Pattern[bytes] | None = None) -> Iterator[ArrayItem | Damaged]:
     """Yield the objects of an array, which `read` returns in pieces, and b"" at its end.
 
-    After a damaged object it continues with the next one that begins with the same key as the first.
+    After a damaged object it continues with the next one that begins with the same key as the first. Of an object whose
+    beginning matches `into`, that beginning is yielded, completed by "]}", and then the objects in it.
     """
     window = _Window(read)
     first_key: bytes | None = None
     number = 0
     while window.seek(b"{"):
         number += 1
-        line, end = window.line, window.end_of_object()
-        try:
-            value = _OBJECT.validate_python(json.loads(bytes(window.data[:end]))) if end else None
-        except (ValueError, RecursionError):
-            value = None
+        if into and (begins := window.beginning(into)):
+            with suppress(ValueError):
+                yield ArrayItem(number, window.line, _OBJECT.validate_json(begins + b"]}"))
+            window.drop(len(begins))
+            continue
+        line, end, value = window.line, window.end_of_object(), None
+        with suppress(ValueError, RecursionError):
+            value = _OBJECT.validate_python(json.loads(bytes(window.data[: end or 0])))
         if value is not None and end:
             first_key = first_key or _key(window.data)
             yield ArrayItem(number, line, value)
@@ -220,12 +213,13 @@ class _Window:
         self.ended = False
         self._read = read
 
-    def fill(self) -> bool:
-        """Read the next piece; returns False at the end."""
-        chunk = self._read()
-        self.data += chunk
-        self.ended = not chunk
-        return bool(chunk)
+    def fill(self, least: int = 1) -> bool:
+        """Read at least so many bytes more; returns False at the end."""
+        before = len(self.data)
+        while len(self.data) < before + least and not self.ended:
+            self.data += (chunk := self._read())
+            self.ended = not chunk
+        return len(self.data) > before
 
     def drop(self, end: int) -> None:
         """Skip this many bytes."""
@@ -241,25 +235,27 @@ class _Window:
         self.drop(at)
         return True
 
+    def beginning(self, pattern: re.Pattern[bytes]) -> bytes:
+        """The beginning of the object if it matches, else nothing."""
+        while len(self.data) < HEAD_BYTES and self.fill():
+            pass
+        found = pattern.match(self.data, 0, HEAD_BYTES)
+        return found[0] if found else b""
+
     def end_of_object(self) -> int | None:
         """The length of the object at the beginning; None if it has no end, or is too large."""
-        depth, at, inside = 0, 0, False
+        depth, at = 0, 0
         while True:
-            found = (_INSIDE if inside else _OUTSIDE).search(self.data, at)
-            if found is None:
-                at = len(self.data)
-                if at > MAX_OBJECT_BYTES or not self.fill():
+            found = _TOKEN.search(self.data, at)
+            if found is None or found[1] == b"":
+                at = found.start() if found else len(self.data)
+                # As much again, since a string is searched from its beginning.
+                if len(self.data) > MAX_OBJECT_BYTES or not self.fill(max(1, len(self.data) - at)):
                     return None
                 continue
-            at, token = found.end(), found[0]
-            if token == b"\\":
-                at += 1
-                if at > len(self.data):
-                    self.fill()
-            elif token == b'"':
-                inside = not inside
-            else:
-                depth += 1 if token in b"{[" else -1
+            at = found.end()
+            if found[1] is None:
+                depth += 1 if found[0] in b"{[" else -1
                 if depth == 0:
                     return at
 

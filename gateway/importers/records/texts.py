@@ -1,54 +1,73 @@
 """Times and texts of exported messages, the blocks of Markdown, and the facts in a file of notes."""
 
 import re
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from fnmatch import fnmatch
 from itertools import groupby
-from pathlib import Path
-from typing import ClassVar, Literal
-from zipfile import BadZipFile, ZipFile, is_zipfile
+from pathlib import Path, PurePath
+from typing import ClassVar, TypeAlias
+from zoneinfo import ZoneInfo
 
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter
 
-from gateway.domain.memory.imports import Damaged, ImportedMemory, Record
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.memory.imports import Damaged, ImportedMemory, ImportedMessage, Passed, Record, Role
 from gateway.domain.memory.memories import Category
-from gateway.importers.records.files import HEAD_BYTES, ArrayItem, Line, Reader, array_items, read_head
+from gateway.domain.principals import Label
+from gateway.domain.text.texts import one_line
+from gateway.importers import Source
+from gateway.importers.records.files import ArrayItem, Line, Reader, array_items
 
 _EARLIEST, _LATEST = datetime(1990, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+_MARK, _PRIVATE = re.compile("\ue200([^\ue201]*)\ue201"), re.compile("[\ue200-\ue206]")
+_LENTICULAR = re.compile("【[^】]{0,40}†[^】]{0,80}】")
+_DAY = re.compile(r"(\d{4}-\d\d-\d\d)([-_ .].*)?\.md$")
 _KINDS = ("image", "audio", "video", "file", "document")
-CONVERSATION_FILES = "conversations*.json"
-ROLES: dict[str, Literal["user", "assistant"]] = {"user": "user", "assistant": "assistant"}
-"""The roles of the messages that are imported; those of the system and of tools are left out."""
+_TIME = TypeAdapter(datetime)
+_USER, _ASSISTANT = ("user", "human", "True"), ("assistant", "False")
+"""The roles of the messages that are imported, as programs call them; True is of the key "isCreatedByUser"."""
+NOT_SAID = Passed("of the system or a tool")
 
 
 def time_of(value: JsonValue) -> datetime | None:
     """The time of seconds or milliseconds since 1970, or of ISO text; None if it isn't one between 1990 and 2100."""
-    try:
-        match value:
-            case bool() | None:
-                return None
-            case int() | float():
-                at = datetime.fromtimestamp(value / 1000 if value > 1e11 else value, UTC)
-            case str():
-                at = datetime.fromisoformat(value)
-                at = at if at.tzinfo else at.replace(tzinfo=UTC)
-            case _:
-                return None
-    except (ValueError, OverflowError, OSError):
-        return None
-    return at if _EARLIEST <= at <= _LATEST else None
+    with suppress(ValueError, OverflowError):
+        at = _TIME.validate_python(value)
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        return at if _EARLIEST <= at <= _LATEST else None
+    return None
+
+
+def day_of(path: Path) -> date | None:
+    """The day that the name of a daily log gives; None for other files."""
+    found = _DAY.match(path.name)
+    with suppress(ValueError):
+        return date.fromisoformat(found[1]) if found else None
+    return None
 
 
 def text_of(parts: JsonValue) -> str:
     """The text of a string, or of a list of strings and typed parts; other parts are named in brackets."""
-    if isinstance(parts, str):
-        return parts.strip()
-    if not isinstance(parts, list):
-        return ""
-    return "\n".join(text for part in parts if (text := _part_text(part))).strip()
+    found = parts if isinstance(parts, list) else [parts] if isinstance(parts, str) else []
+    text = "\n".join(text for part in found if (text := _part_text(part)))
+    return _LENTICULAR.sub("", _PRIVATE.sub("", _MARK.sub(_words_of_mark, text))).strip()
+
+
+def _words_of_mark(mark: re.Match[str]) -> str:
+    """The words that a mark of ChatGPT's citations stands for, if any."""
+    kind, _, rest = mark[1].partition("\ue202")
+    quoted = re.findall(r'"([^"]*)"', rest) if kind == "entity" else []
+    return quoted[1] if len(quoted) > 1 else rest.partition("\ue202")[0] if kind == "url" else ""
+
+
+def said(role: str, text: str, at: JsonValue, place: str, key: JsonValue, label: Label) -> Record:
+    """A message, or what it is counted as."""
+    said_by: Role | None = "user" if role in _USER else "assistant" if role in _ASSISTANT else None
+    if said_by is None:
+        return NOT_SAID
+    return ImportedMessage(said_by, text, time_of(at), place, label, text_or_empty(key)) if text else Passed("empty")
 
 
 def text_or_empty(value: JsonValue) -> str:
@@ -56,32 +75,65 @@ def text_or_empty(value: JsonValue) -> str:
     return value if isinstance(value, str) else ""
 
 
-def conversation_reader(
-    pattern: str, conversation: Callable[[str, ArrayItem], Iterator[Record]]
-) -> Callable[[Path, Reader], Iterator[Record]]:
-    """A source's `read` for files of this name; `conversation` yields the records of one, given its place."""
+Fields: TypeAlias = dict[str, JsonValue]
+
+
+def fields_of(value: JsonValue) -> Fields:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items_of(value: JsonValue) -> list[Fields]:
+    """The objects of a list, or of an object of objects."""
+    found = value if isinstance(value, list) else fields_of(value).values()
+    return [each for each in found if isinstance(each, dict)]
+
+
+Parser: TypeAlias = Callable[[str, ArrayItem, Reader], Iterator[Record]]
+"""Yields the records of an object, given its place."""
+
+
+ANY = "*.json"
+
+
+def export(expects: str, mark: bytes, parts: Mapping[str, Parser], into: re.Pattern[bytes] | None = None) -> Source:
+    """The source of an export, whose first files have the `mark`; its files by name, a file on its own may have any.
+
+    Files of other names are counted as left out. `into` is for objects too large to be held (`array_items`).
+    In a folder, files of `ANY` name are not looked for.
+    """
+    first = next(iter(parts))
+
+    def matches(path: Path) -> bool:
+        return (path.is_file() or first != ANY) and has_near_start(path, first, mark)
 
     def read(path: Path, reader: Reader) -> Iterator[Record]:
-        with reader.open_chunks(path, pattern) as files:
+        with reader.open_chunks(path) as files:
             for name, read_chunk in files:
-                for found in array_items(name, read_chunk):
-                    yield from [found] if isinstance(found, Damaged) else conversation(f"{name}:{found.line}", found)
+                named = (parse for pattern, parse in parts.items() if PurePath(name).match(pattern))
+                parse = next(named, parts[first] if name == path.name and path.is_file() else None)
+                if parse is None:
+                    yield Passed(file_kind(name))
+                    continue
+                for found in array_items(name, read_chunk, into):
+                    place = f"{name}:{found.line}" if isinstance(found, ArrayItem) else ""
+                    yield from [found] if isinstance(found, Damaged) else parse(place, found, reader)
 
-    return read
+    return Source(expects, matches, read)
 
 
-def has_key_near_start(path: Path, pattern: str, key: bytes) -> bool:
-    """Whether a file has this key near its beginning, or in a folder or ZIP one whose name matches."""
-    if path.is_dir():
-        return any(key in read_head(each) for each in path.iterdir() if fnmatch(each.name, pattern))
-    if not is_zipfile(path):
-        return key in read_head(path)
-    try:
-        with ZipFile(path) as archive:
-            members: Sequence[str] = [name for name in archive.namelist() if fnmatch(Path(name).name, pattern)]
-            return any(key in archive.open(name).read(HEAD_BYTES) for name in members)
-    except (BadZipFile, EOFError, OSError, RuntimeError, zlib.error):
-        return False
+def file_kind(name: str) -> str:
+    """A file that is left out, by name if it may hold words, else by its kind."""
+    path = PurePath(name)
+    return one_line(path.name, 60) if path.suffix in {".json", ".html"} else f"{path.suffix or 'other'} files"
+
+
+def has_near_start(path: Path, pattern: str, mark: bytes) -> bool:
+    """Whether a file has this regular expression near its beginning, or in a folder or ZIP one whose name matches."""
+    with suppress(OwnerMustAct), Reader(ZoneInfo("UTC")).open_chunks(path) as files:
+        named = (read for name, read in files if name == path.name or PurePath(name).match(pattern))
+        return any(re.search(mark, read()) for read in named)
+    return False
 
 
 def _part_text(part: JsonValue) -> str:
@@ -103,7 +155,8 @@ MAX_BLOCK_CHARS = 4_000
 
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*$")
 _BULLET = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+(.*)")
-_RULE = re.compile(r"\s*([-*_])\s*(?:\1\s*){2,}$")
+_RULE = re.compile(r"\s*(?:([-*_])\s*(?:\1\s*){2,}|§\s*)$")
+_COMMENT = re.compile("<!--.*?(?P<end>-->|$)")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _DATE = re.compile(r"\b(20\d\d|19\d\d)-(\d\d)-(\d\d)\b")
 
@@ -152,11 +205,8 @@ class Block(CutLines):
         """The first date in the text, else in the nearest heading, at noon UTC, which is that day in most places."""
         for text in (self.text, *reversed(self.headings)):
             if found := _DATE.search(text):
-                try:
-                    day = date(*map(int, found.groups()))
-                except ValueError:
-                    continue
-                return datetime(day.year, day.month, day.day, 12, tzinfo=UTC)
+                with suppress(ValueError):
+                    return datetime.fromisoformat(f"{found[0]}T12:00Z")
         return None
 
 
@@ -213,33 +263,21 @@ def _visible(lines: Iterable[Line]) -> Iterator[Line]:
 
 def _without_comments(text: str, hidden: bool) -> tuple[str | None, bool]:
     """The text outside of comments, None if the line is all comment; and whether the next line begins in one."""
-    visible: list[str] = []
-    touched = hidden
-    while text:
-        mark = "-->" if hidden else "<!--"
-        before, found, text = text.partition(mark)
-        if not hidden:
-            visible.append(before)
-        if found:
-            hidden, touched = not hidden, True
-    outside = "".join(visible)
-    return (None if touched and not outside.strip() else outside.rstrip()), hidden
+    whole = f"<!--{text}" if hidden else text
+    comments, outside = list(_COMMENT.finditer(whole)), _COMMENT.sub("", whole)
+    open_ended = bool(comments) and not comments[-1]["end"]
+    return (None if comments and not outside.strip() else outside.rstrip()), open_ended
 
 
 CATEGORIES = {
-    "preference": Category.PREFERENCE,
-    "like": Category.PREFERENCE,
-    "decision": Category.DECISION,
-    "fact": Category.FACT,
-    "project": Category.PROJECT,
-    "people": Category.PERSON,
-    "person": Category.PERSON,
-    "contact": Category.PERSON,
-    "famil": Category.PERSON,
-    "correction": Category.CORRECTION,
-    "mistake": Category.CORRECTION,
+    Category.PREFERENCE: ("preference", "like"),
+    Category.DECISION: ("decision",),
+    Category.FACT: ("fact",),
+    Category.PROJECT: ("project",),
+    Category.PERSON: ("people", "person", "contact", "famil"),
+    Category.CORRECTION: ("correction", "mistake"),
 }
-"""Beginnings of words in headings, and the category of the facts below."""
+"""The category of the facts below a heading, by beginnings of words in it."""
 
 _EMPTY_WORDS = re.compile(
     "active|and|context|current|general|important|key|learnings?|long|memor(y|ies)|misc|my|notes?|of|open|other|term|the|user"
@@ -247,13 +285,22 @@ _EMPTY_WORDS = re.compile(
 """Words of headings that say nothing about a fact."""
 
 
-def facts(path: Path, reader: Reader, tags: tuple[str, ...] = (), *, whole: bool = False) -> Iterator[Record]:
-    """Yield a memory for each block; with `whole`, one for each section without bullets."""
-    for _, section in groupby(blocks(reader.lines(path)), key=lambda block: block.headings):
+def facts_in(text: str, name: str, about: str = "", *, proposed: bool = False) -> Iterator[Record]:
+    """Yield a memory, or a proposal, for each block of a text of this name."""
+    lines = (Line(number, line, cut=False) for number, line in enumerate(text.splitlines(), start=1))
+    return facts(lines, name, about=about, proposed=proposed)
+
+
+def facts(
+    lines: Iterable[Line], name: str, *tags: str, whole: bool = False, about: str = "", proposed: bool = False
+) -> Iterator[Record]:
+    """Yield a memory for each block, with `whole` one for each section without bullets; `about` heads them all."""
+    for _, section in groupby(blocks(lines), key=lambda block: block.headings):
         found = list(section)
         for block in [_joined_blocks(found)] if whole and not any(each.bullet for each in found) else found:
-            place = f"{path.name}:{block.line}"
-            yield ImportedMemory(_fact_text(block), place, _category(block.headings), tags, block.day)
+            place, block.headings = f"{name}:{block.line}", ("", about, *block.headings) if about else block.headings
+            category = _category(block.headings)
+            yield ImportedMemory(_fact_text(block), place, Label.OWNER, category, tags, block.day, proposed)
             yield from block.damage(place)
 
 
@@ -278,7 +325,7 @@ def _category(headings: tuple[str, ...]) -> Category:
 
 
 def _category_of(word: str) -> Category | None:
-    return next((category for beginning, category in CATEGORIES.items() if word.startswith(beginning)), None)
+    return next((category for category, beginnings in CATEGORIES.items() if word.startswith(beginnings)), None)
 
 
 def _words(heading: str) -> list[str]:

@@ -2,14 +2,16 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import PrincipalId, SessionId
+from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.domain.memory.imports import (
+    LEARNING,
     MAX_TEXT,
     ORIGIN,
     Damaged,
@@ -24,9 +26,9 @@ from gateway.domain.memory.memories import NewMemory, content_hash
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line, storable
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.memory import memories
+from gateway.store.memory import consolidation, memories
 from gateway.store.transcript import imports
-from gateway.store.transcript.imports import ImportedRow
+from gateway.store.transcript.imports import PASSPORT, ImportedRow
 from gateway.store.work import schedules
 from gateway.timetable.schedules import LONGEST_NAME, MAX_PROMPT, define
 
@@ -43,6 +45,8 @@ class Tally:
     messages: int = 0
     tasks: int = 0
     learnings: int = 0
+    proposals: int = 0
+    """Instructions, which wait for their person's yes."""
     known: int = 0
     """Imported before."""
     passed: Counter[str] = field(default_factory=Counter)
@@ -65,30 +69,29 @@ class Tally:
     @property
     def stored(self) -> int:
         """The number of new memories, messages, tasks and learnings."""
-        return self.memories + self.messages + self.tasks + self.learnings
+        return self.memories + self.messages + self.tasks + self.learnings + self.proposals
 
     def add(self, other: "Tally") -> None:
         """Add the counts of a batch."""
-        for name in ("memories", "sessions", "messages", "tasks", "learnings", "known"):
+        for name in ("memories", "sessions", "messages", "tasks", "learnings", "proposals", "known"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def __str__(self) -> str:
         """Such as "47 memories, 12 sessions, 3 tasks, 5 learnings"."""
-        counts = {"memory": self.memories, "session": self.sessions, "task": self.tasks, "learning": self.learnings}
-        return ", ".join(f"{count} {_plural(name, count)}" for name, count in counts.items())
-
-
-def _plural(name: str, count: int) -> str:
-    if count == 1:
-        return name
-    return f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
+        counts = {"session": self.sessions, "task": self.tasks, "learning": self.learnings}
+        counts |= {"proposal": self.proposals} if self.proposals else {}
+        rest = [f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items()]
+        return ", ".join([f"{self.memories} memor{'y' if self.memories == 1 else 'ies'}", *rest])
 
 
 BATCH_RECORDS, BATCH_CHARACTERS = 500, 4_000_000
-LEARNING = "learning"
 MAX_NAMESAKES = 100
 MAX_KEY_CHARS = 200
 MAX_PLACE_CHARS = 200
+
+
+Rows: TypeAlias = dict[str, ImportedRow]
+"""The messages of a conversation, by their keys."""
 
 
 @dataclass(slots=True)
@@ -106,9 +109,11 @@ class _Batch:
     """The records of one transaction, by their keys."""
 
     source: str
-    memories: dict[bytes, ImportedMemory] = field(default_factory=dict)
-    tasks: dict[bytes, ImportedTask] = field(default_factory=dict)
-    said: dict[bytes, tuple[_Conversation, dict[str, ImportedRow]]] = field(default_factory=dict)
+    label: Label
+    answers: Label
+    """The best label of what an assistant said."""
+    facts: dict[bytes, ImportedMemory | ImportedTask] = field(default_factory=dict)
+    said: dict[bytes, tuple[_Conversation, Rows]] = field(default_factory=dict)
     size: int = 0
     characters: int = 0
 
@@ -123,43 +128,38 @@ class _Batch:
         return self.size >= BATCH_RECORDS or self.characters >= BATCH_CHARACTERS
 
 
+@dataclass(slots=True)
 class ImportWriter:
     """Stores records for one principal and agent, and counts them.
 
-    With `own` the person's own words get the label owner, all else `known`; no label is better than `most_trusted`.
+    With `own` the person's own words get the label owner, all else `known`; no label is better than its record's.
     `clean` replaces live secrets in every text that is stored. A dry run reads the database, and changes nothing.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        principal: PrincipalId,
-        agent: str,
-        now: datetime,
-        *,
-        own: bool,
-        dry_run: bool,
-        most_trusted: Label,
-        clean: Callable[[str], str],
-    ) -> None:
-        self._database = database
-        self._principal = principal
-        self._agent = agent
-        self._now = now
-        self._label = max(most_trusted, Label.OWNER if own else Label.KNOWN)
-        self._dry_run = dry_run
-        self._clean = clean
-        self._stored_keys: set[bytes] = set()
-        """The keys that this run has stored, or would have stored in a dry run, of which the database has none."""
-        self.tally = Tally()
+    database: Database
+    principal: PrincipalId
+    agent: str
+    now: datetime
+    _: KW_ONLY
+    own: bool
+    dry_run: bool
+    clean: Callable[[str], str]
+    tally: Tally = field(default_factory=Tally, init=False)
+    _stored_keys: set[bytes] = field(default_factory=set, init=False)
+    """The keys that this run has stored, or would have stored in a dry run, of which the database has none."""
 
-    async def store(self, source: str, records: Iterable[Record]) -> None:
-        """Store the records in order. An `OwnerMustAct` from reading them ends it, and is noted as damage."""
-        batch, conversation = _Batch(source), None
+    async def store(self, source: str, records: Iterable[Record], *, labelled: bool = False) -> None:
+        """Store the records in order; `labelled` ones have proven labels.
+
+        An `OwnerMustAct` from reading them ends it, and is noted as damage.
+        """
+        own = Label.OWNER if labelled or self.own else Label.KNOWN
+        new_batch = partial(_Batch, source, own, Label.OWNER if labelled else Label.KNOWN)
+        batch, conversation = new_batch(), None
         try:
             for record in records:
                 if isinstance(record, ImportedSession):
-                    at = record.started_at or self._now
+                    at = record.started_at or self.now
                     conversation = _Conversation(record, session_key(source, record.key), at)
                 elif isinstance(record, ImportedMessage):
                     self._add_message(batch, conversation, record)
@@ -167,18 +167,15 @@ class ImportWriter:
                     self._add_record(batch, record)
                 if batch.full:
                     await self._flush(batch)
-                    batch = _Batch(source)
+                    batch = new_batch()
         except OwnerMustAct as error:
             self.tally.damage(source, str(error))
         await self._flush(batch)
 
     def _add_record(self, batch: _Batch, record: ImportedMemory | ImportedTask | Passed | Damaged) -> None:
         match record:
-            case ImportedMemory():
-                batch.memories.setdefault(_key("memory", content_hash(storable(record.text)).hex()), record)
-                batch.grow(record.text)
-            case ImportedTask():
-                batch.tasks.setdefault(_key("task", content_hash(storable(record.text)).hex()), record)
+            case ImportedMemory() | ImportedTask():
+                batch.facts.setdefault(_fact_key(record), record)
                 batch.grow(record.text)
             case Passed():
                 self.tally.passed[record.why] += 1
@@ -189,116 +186,121 @@ class ImportWriter:
 
     def _add_message(self, batch: _Batch, conversation: _Conversation | None, message: ImportedMessage) -> None:
         if conversation is None:
-            raise ValueError(f"{message.place}: a message before its session")
-        text = self._clean(storable(message.text))
+            self.tally.damage(self._place(message), "a message outside of a conversation; skipped")
+            return
+        text = self.clean(storable(message.text))
         if len(text) > MAX_TEXT:
             self.tally.damage(self._place(message), f"only the first {MAX_TEXT:,} characters of the message were taken")
             text = text[:MAX_TEXT]
         conversation.last_at = message.at or conversation.last_at
         own_key = message.key if len(message.key) <= MAX_KEY_CHARS else _key(message.key).hex()
         key = storable(own_key) or _content_key(message, conversation.untimed)
-        label = self._label if message.role == "user" else max(self._label, Label.KNOWN)
+        label = max(message.label, batch.label if message.role == "user" else batch.answers)
         _, rows = batch.said.setdefault(conversation.key, (conversation, {}))
         rows.setdefault(key, ImportedRow(key, message.role, text, conversation.last_at, label))
         batch.grow(text)
 
     async def _flush(self, batch: _Batch) -> None:
         if batch.size:
-            self.tally.add(await self._database.run(lambda tx: self._stored(tx, batch)))
-            self._stored_keys |= {*batch.memories, *batch.tasks, *batch.said}
+            self.tally.add(await self.database.run(lambda tx: self._stored(tx, batch)))
+            self._stored_keys |= {*batch.facts, *batch.said}
 
     async def _stored(self, tx: Connection, batch: _Batch) -> Tally:
         """Store the new records of a batch; returns their counts."""
-        if not self._dry_run:
-            await imports.alone(tx, self._principal)
+        if not self.dry_run:
+            await imports.alone(tx, self.principal)
         done = Tally()
-        keys = {*batch.memories, *batch.tasks}
-        known = await imports.known_keys(tx, self._principal, self._agent, {*keys, *batch.said})
-        known |= self._stored_keys & keys
-        done.known += len(known & keys)
-        for key, memory in batch.memories.items():
-            if key not in known:
-                await self._remember(tx, batch.source, key, memory, done)
-        for key, task in batch.tasks.items():
-            if key not in known:
-                await self._add_task(tx, batch.source, key, task)
-                done.tasks += 1
+        known = await imports.known_keys(tx, self.principal, self.agent, {*batch.facts, *batch.said})
+        known |= self._stored_keys & batch.facts.keys()
+        done.known += len(known & batch.facts.keys())
         for key, (conversation, rows) in batch.said.items():
-            session = await imports.session_of(tx, self._principal, self._agent, key) if key in known else None
-            if session or key not in known:
-                await self._append(tx, batch.source, conversation, session, rows, done)
-            else:  # the session was deleted after its import
-                done.known += len(rows)
+            done.add(await self._append(tx, batch, conversation, rows, known=key in known))
+        for key, fact in batch.facts.items():  # after the messages that it was learned from
+            if key in known:
+                continue
+            if isinstance(fact, ImportedTask):
+                done.add(await self._add_task(tx, batch, key, fact))
+            else:
+                done.add(await self._remember(tx, batch, key, fact))
         return done
 
-    async def _remember(self, tx: Connection, source: str, key: bytes, memory: ImportedMemory, done: Tally) -> None:
-        if not self._dry_run:
-            new = NewMemory(
-                self._clean(memory.text),
-                memory.category,
-                tags=tuple(map(self._clean, memory.tags)),
-                label=self._label,
-                origin=f"{ORIGIN}{source}",
-                agent=self._agent,
-                event_at=memory.at,
-            )
-            stored, is_new = await memories.add(tx, self._principal, new)
-            learned = stored.id if stored.label >= self._label else None  # a better trusted source had it already
-            await imports.note(tx, self._principal, self._agent, key, source, self._place(memory), memory=learned)
-            if not is_new:
-                done.known += 1
-                return
-        if LEARNING in memory.tags:
-            done.learnings += 1
-        else:
-            done.memories += 1
+    async def _remember(self, tx: Connection, batch: _Batch, key: bytes, memory: ImportedMemory) -> Tally:
+        if not (self.dry_run or await self._learned(tx, batch, key, memory)):
+            return Tally(known=1)
+        learning = Tally(learnings=1) if LEARNING in memory.tags else Tally(memories=1)
+        return Tally(proposals=1) if memory.proposed else learning
 
-    async def _add_task(self, tx: Connection, source: str, key: bytes, task: ImportedTask) -> None:
+    async def _learned(self, tx: Connection, batch: _Batch, key: bytes, memory: ImportedMemory) -> bool:
+        """Remember or propose it; returns whether it is new."""
+        carried, place = memory.carried, self._place(memory)
+        new = NewMemory(
+            self.clean(memory.text),
+            memory.category,
+            carried.importance,
+            tags=tuple(map(self.clean, memory.tags)),
+            pinned=carried.pinned,
+            label=max(batch.label, memory.label),
+            origin=f"{ORIGIN}{batch.source}",
+            agent=carried.agent or self.agent,
+            sources=tuple((await imports.carried_messages(tx, self.principal, carried.sources)).values()),
+            event_at=memory.at,
+            created_at=carried.created_at,
+        )
+        row: MemoryId | None = None
+        if memory.proposed:
+            is_new = await consolidation.propose(tx, self.principal, new)
+        elif carried.superseded_at and await memories.was_replaced(tx, self.principal, new, carried.superseded_at):
+            is_new = False
+        else:
+            stored, is_new = await memories.add(tx, self.principal, new)
+            row = stored.id if stored.label >= new.label else None  # else a better trusted source had it
+            if is_new and (carried.valid_to or carried.superseded_at):
+                await memories.end(tx, stored.id, carried.valid_to, carried.superseded_at)
+        await imports.note(tx, self.principal, self.agent, key, batch.source, place, memory=row)
+        return is_new
+
+    async def _add_task(self, tx: Connection, batch: _Batch, key: bytes, task: ImportedTask) -> Tally:
         """Add a task to the backlog, named by its first words and, if that name is in use, a number."""
-        if self._dry_run:
-            return
-        text = self._clean(task.text)
+        if self.dry_run:
+            return Tally(tasks=1)
+        text = self.clean(task.text)
         name = one_line(text, LONGEST_NAME - 5) or "task"
         for number in range(1, MAX_NAMESAKES):
             named = f"{name} ({number})" if number > 1 else name
-            definition = define(now=self._now, zone=None, name=named, prompt=text[:MAX_PROMPT])
-            origin = f"{ORIGIN}{source}"
-            row = await schedules.add(
-                tx, self._principal, definition, next_run_at=None, origin=origin, label=self._label
-            )
+            defined = define(now=self.now, zone=None, name=named, prompt=text[:MAX_PROMPT])
+            origin = f"{ORIGIN}{batch.source}"
+            row = await schedules.add(tx, self.principal, defined, next_run_at=None, origin=origin, label=batch.label)
             if row is not None:
-                await imports.note(tx, self._principal, self._agent, key, source, self._place(task), schedule=row.id)
-                return
+                place = self._place(task)
+                await imports.note(tx, self.principal, self.agent, key, batch.source, place, schedule=row.id)
+                return Tally(tasks=1)
         self.tally.damage(self._place(task), f'there are {MAX_NAMESAKES} schedules called "{name}"; rename one of them')
+        return Tally()
 
     async def _append(
-        self,
-        tx: Connection,
-        source: str,
-        conversation: _Conversation,
-        session: SessionId | None,
-        rows: dict[str, ImportedRow],
-        done: Tally,
-    ) -> None:
-        """Add the messages that the session lacks; without a session, start one."""
-        known = await imports.said(tx, session, rows) if session else set()
-        fresh = [row for key, row in rows.items() if key not in known]
-        done.known += len(rows) - len(fresh)
-        if not fresh:
-            return
-        done.messages += len(fresh)
-        done.sessions += session is None and conversation.key not in self._stored_keys
-        if self._dry_run:
-            return
+        self, tx: Connection, batch: _Batch, conversation: _Conversation, rows: Rows, *, known: bool
+    ) -> Tally:
+        """Add the messages that its session lacks; start one unless the conversation is `known`."""
+        session = await imports.session_of(tx, self.principal, self.agent, conversation.key) if known else None
+        # If its session was deleted after the import, nothing of it comes back.
+        had = await imports.said(tx, session, rows) if session else set(rows if known else ())
+        if batch.source == PASSPORT:  # this gateway may still have the messages themselves
+            had |= (await imports.carried_messages(tx, self.principal, rows)).keys()
+        fresh = [row for key, row in rows.items() if key not in had]
+        begins = bool(fresh) and session is None and conversation.key not in self._stored_keys
+        done = Tally(known=len(rows) - len(fresh), messages=len(fresh), sessions=int(begins))
+        if self.dry_run or not fresh:
+            return done
         if session is None:
-            session = await imports.start(tx, self._principal, self._agent, fresh[0].at)
+            session = await imports.start(tx, self.principal, self.agent, fresh[0].at)
             key, place = conversation.key, self._place(conversation.session)
-            await imports.note(tx, self._principal, self._agent, key, source, place, session=session)
-        await imports.append(tx, session, self._principal, f"{ORIGIN}{source}", fresh)
+            await imports.note(tx, self.principal, self.agent, key, batch.source, place, session=session)
+        await imports.append(tx, session, self.principal, f"{ORIGIN}{batch.source}", fresh)
+        return done
 
     def _place(self, record: ImportedMemory | ImportedMessage | ImportedSession | ImportedTask | Damaged) -> str:
         """Where a record was read, which may quote a title. It is cleaned first: a cut secret can't be found."""
-        return one_line(self._clean(record.place), MAX_PLACE_CHARS)
+        return one_line(self.clean(record.place), MAX_PLACE_CHARS)
 
 
 def session_key(source: str, key: str) -> bytes:
@@ -308,6 +310,12 @@ def session_key(source: str, key: str) -> bytes:
 
 def _key(*parts: str) -> bytes:
     return sha256("\0".join(parts).encode()).digest()
+
+
+def _fact_key(fact: ImportedMemory | ImportedTask) -> bytes:
+    ended = fact.carried.superseded_at if isinstance(fact, ImportedMemory) else None
+    kind, content = "task" if isinstance(fact, ImportedTask) else "memory", content_hash(storable(fact.text)).hex()
+    return _key(kind, content, *([ended.isoformat()] if ended else []))
 
 
 def _content_key(message: ImportedMessage, untimed: Counter[str]) -> str:

@@ -91,12 +91,14 @@ async def merge(
     return True
 
 
-async def propose(tx: Connection, principal: PrincipalId, new: NewMemory) -> None:
-    """Leave it to the person whether this is remembered; not what they were asked before, know or have forgotten."""
+async def propose(tx: Connection, principal: PrincipalId, new: NewMemory) -> bool:
+    """Leave it to the person whether this is remembered; False if they were asked, know it or have forgotten it."""
     known = "select exists (select from memories where principal_id = $1 and content_hash = $2)"
-    if not await tx.fetchval(known, principal, content_hash(new.text)):
-        row, _ = await memories.add(tx, principal, replace(new, origin=ORIGIN))
-        await tx.execute("update memories set forgotten_at = created_at where id = $1", row.id)
+    if await tx.fetchval(known, principal, content_hash(new.text)):
+        return False
+    row, _ = await memories.add(tx, principal, replace(new, origin=ORIGIN))
+    await tx.execute("update memories set forgotten_at = created_at where id = $1", row.id)
+    return True
 
 
 async def doubt(tx: Connection, principal: PrincipalId, doubts: Mapping[MemoryId, MemoryId]) -> None:

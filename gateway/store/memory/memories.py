@@ -75,6 +75,19 @@ async def add(tx: Connection, principal: PrincipalId, new: NewMemory) -> tuple[M
     return await _with_links(tx, principal, id, new), True
 
 
+async def was_replaced(conn: Connection, principal: PrincipalId, new: NewMemory, at: datetime) -> bool:
+    """Whether a memory of these words was replaced at this time."""
+    sql = """select exists (select from memories where principal_id = $1 and agent = $2 and content_hash = $3
+                              and superseded_at = $4)"""
+    return bool(await conn.fetchval(sql, principal, new.agent, content_hash(storable(new.text)), at))
+
+
+async def end(tx: Connection, memory: MemoryId, valid_to: datetime | None, superseded_at: datetime | None) -> None:
+    """Set when a memory stopped being true, or was replaced."""
+    sql = "update memories set valid_to = $2, superseded_at = $3 where id = $1"
+    await tx.execute(sql, memory, valid_to, superseded_at)
+
+
 async def learn(tx: Connection, principal: PrincipalId, new: NewMemory) -> None:
     """`add` what no person asked to remember, unless a person has forgotten it."""
     sql = """select exists (select from memories where principal_id = $1 and agent = $2 and content_hash = $3

@@ -254,3 +254,17 @@ def _memory_ids(result: str) -> Iterable[int]:
         return ()
     rows = answer.get("memories", [answer]) if isinstance(answer, dict) else ()
     return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), int)]
+
+
+async def held_between(
+    conn: Connection, principal: PrincipalId, since: datetime, until: datetime
+) -> dict[SessionId, set[str]]:
+    """A person's chats that were held in this time, the oldest first, each with the providers that have seen it.
+
+    Those that were held in another program aren't among them.
+    """
+    sql = """select id, array(select distinct split_part(name, '/', 1) from task_steps where kind = 'model'
+                               and task_id in (select task_id from messages where session_id = s.id)) as providers
+             from sessions s where principal_id = $1 and not unattended and started_at < $3 and spoken_at >= $2
+               and not exists (select from imports i where i.session_id = s.id) order by started_at, id"""
+    return {SessionId(row["id"]): set(row["providers"]) for row in await conn.fetch(sql, principal, since, until)}

@@ -6,12 +6,15 @@ from datetime import datetime
 from typing import Literal
 from uuid import uuid4
 
-from gateway.domain.ids import MemoryId, PrincipalId, ScheduleId, SessionId
+from gateway.domain.ids import MemoryId, MessageId, PrincipalId, ScheduleId, SessionId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection, lock_name
 from gateway.store.connection.rows import fetch_first, fetch_value
+
+PASSPORT = "passport"
+"""The source of memories that a gateway exported, and of the messages that they name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,16 @@ async def said(conn: Connection, session: SessionId, keys: Collection[str]) -> s
     return {row["platform_id"] for row in await conn.fetch(sql, session, list(keys))}
 
 
+async def carried_messages(conn: Connection, principal: PrincipalId, keys: Collection[str]) -> dict[str, MessageId]:
+    """The messages that a passport names as "SESSION:ID", by these keys: those of then, or their imported copies."""
+    sql = """select session_id || ':' || id as key, id from messages where principal_id = $1 and id = any($2::bigint[])
+             union all select m.platform_id, m.id from messages m join imports i using (session_id)
+             where i.principal_id = $1 and i.source = $4 and m.platform_id = any($3)"""
+    ids = [int(key.rpartition(":")[2]) for key in keys]
+    rows = await conn.fetch(sql, principal, ids, list(keys), PASSPORT) if keys else []
+    return {row["key"]: MessageId(row["id"]) for row in rows if row["key"] in keys}
+
+
 async def start(tx: Connection, principal: PrincipalId, agent: str, at: datetime) -> SessionId:
     """A new session that has ended already: nothing is said in it but what was."""
     session = SessionId(uuid4())
@@ -110,18 +123,8 @@ async def append(
              select $1, $2, place.first + s.place - 1, s.kind, s.text, s.label, $3, s.key, s.at, s.at,
                     case when s.kind = 'user' then now() end, s.tokens
              from said s, place order by s.place"""
-    await tx.execute(
-        sql,
-        session,
-        principal,
-        origin,
-        [row.key for row in rows],
-        [row.kind for row in rows],
-        [row.text for row in rows],
-        [row.at for row in rows],
-        [row.label for row in rows],
-        [estimate(row.text) for row in rows],
-    )
+    columns = zip(*((row.key, row.kind, row.text, row.at, row.label, estimate(row.text)) for row in rows), strict=True)
+    await tx.execute(sql, session, principal, origin, *map(list, columns))
 
 
 async def whence(conn: Connection, principal: PrincipalId, memory: MemoryId) -> ImportOrigin | None:

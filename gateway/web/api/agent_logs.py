@@ -1,8 +1,8 @@
 """Logs of outside agents: their conversations, filtered and stored like imported ones."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated
 from uuid import UUID
@@ -67,21 +67,21 @@ class Log(RequestBody):
         return {"sessions": [value]} if isinstance(value, dict) and "external_key" in value else value
 
 
-def _records(log: Log) -> Iterator[Record]:
-    """Yield the records to store, and those that are left out."""
+def _records(log: Log, trust: Label, clean: Callable[[str], str]) -> Iterator[Record]:
+    """Yield the records to store, trusted at most so and without secrets, and those that are left out."""
     for session in log.sessions:
         place = one_line(session.external_key, 80)
         yield ImportedSession(session.external_key, session.started_at, place)
         for number, message in enumerate(session.messages, start=1):
-            yield from _read(log, message, f"{place}:{number}")
+            yield from _read(log, message, f"{place}:{number}", trust, clean)
 
 
-def _read(log: Log, message: LoggedMessage, place: str) -> Iterator[Record]:
+def _read(log: Log, message: LoggedMessage, place: str, trust: Label, clean: Callable[[str], str]) -> Iterator[Record]:
     match _unwanted(log, message), message.role:
         case "", ("user" | "assistant") as role:
-            yield ImportedMessage(role, message.text, message.at, place, key=message.external_id or "")
+            yield ImportedMessage(role, clean(message.text), message.at, place, trust, message.external_id or "")
             if log.remember and role == "user" and (remembered := memory_request(message.text)):
-                yield ImportedMemory(remembered, place, at=message.at)
+                yield ImportedMemory(clean(remembered), place, trust, at=message.at)
         case why, _:
             yield Passed(why)
 
@@ -138,37 +138,14 @@ async def log(request: Request, site: AtSite, caller: Logger) -> LogResult:
     body = await parsed(await request.body(), lambda body: validated(Log, body))
     agent = _agent(caller, body)
     trust = Label.KNOWN if caller.reach.everything else Label.UNTRUSTED
-    writer = ImportWriter(
-        site.database,
-        site.owner.id,
-        agent,
-        site.clock.now(),
-        own=False,
-        dry_run=False,
-        most_trusted=trust,
-        clean=str,  # `_cleaned` has done it, off the event loop
-    )
-    await writer.store(SOURCE, await asyncio.to_thread(lambda: _cleaned(site, body)))
+    records = await asyncio.to_thread(lambda: list(_records(body, trust, site.clean)))
+    writer = ImportWriter(site.database, site.owner.id, agent, site.clock.now(), own=False, dry_run=False, clean=str)
+    await writer.store(SOURCE, records)
     await site.database.run(lambda tx: indexing.index_turns(tx, None, INDEXED))
     tally = writer.tally
-    return LogResult(
-        sessions=[await _ended(site, agent, session) for session in body.sessions],
-        messages=tally.messages,
-        memories=tally.memories,
-        known=tally.known,
-        passed=dict(tally.passed),
-        problems=[f"{damaged.place}: {damaged.why}" for damaged in tally.damaged],
-    )
-
-
-def _cleaned(site: Site, body: Log) -> list[Record]:
-    """The records with secrets replaced by their names: a model may read them later."""
-    return [
-        replace(record, text=site.clean(record.text))
-        if isinstance(record, ImportedMessage | ImportedMemory)
-        else record
-        for record in _records(body)
-    ]
+    problems = [f"{damaged.place}: {damaged.why}" for damaged in tally.damaged]
+    sessions = [await _ended(site, agent, session) for session in body.sessions]
+    return LogResult(sessions, tally.messages, tally.memories, tally.known, dict(tally.passed), problems)
 
 
 def _agent(caller: Caller, body: Log) -> str:

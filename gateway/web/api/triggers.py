@@ -1,4 +1,4 @@
-"""Triggers, by which other programs have the agent act, and webhooks of platforms, whose channels check the secret."""
+"""Triggers, by which other programs have the agent act, and webhooks: of platforms, and of programs that sign them."""
 
 import json
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from gateway.domain.people.credentials import Scope
 from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import MODELS
 from gateway.flow.unattended.triggers import QueueFull, TriggerRequest
+from gateway.secrets.signatures import SignedSource
 from gateway.web.auth.access import Caller, Requirement, client_of, needs
 from gateway.web.http.bodies import RequestBody, json_body, validated
 from gateway.web.http.errors import Refused
@@ -152,7 +153,8 @@ MAX_UPDATE = 1024 * 1024
 
 async def _platform(request: Request) -> Caller:
     name, site = request.path_params["name"], site_of(request)
-    if (wrong := _channel(request).refuses(request.headers)) is None:
+    # A signature is of the body, which is not read yet.
+    if _signed_source(request) or (wrong := _channel(request).refuses(request.headers)) is None:
         return Caller(f"webhook {name}", frozenset())
     refused = Refused(wrong.status, None, wrong.text)
     raise site.throttle.failed(client_of(request), refused) if wrong.status == 401 else refused
@@ -164,9 +166,32 @@ async def _platform(request: Request) -> Caller:
     dependencies=[Depends(Requirement(_platform, "webhook", MAX_UPDATE))],
 )
 async def deliver(request: Request) -> Response:
-    """Deliver an update of a platform to its channel."""
-    reply = await _channel(request).deliver(await request.body())
+    """Deliver an update of a platform to its channel, or an event of a signed source to the agent."""
+    body = await request.body()
+    if source := _signed_source(request):
+        return await _trigger(request, source, body)
+    reply = await _channel(request).deliver(body)
     return PlainTextResponse(reply.text, reply.status)
+
+
+def _signed_source(request: Request) -> SignedSource | None:
+    """The source of that name, unless a channel has it."""
+    name, site = request.path_params["name"], site_of(request)
+    return None if name in site.channels.webhooks() else site.trees.triggers.signed().get(name)
+
+
+async def _trigger(request: Request, source: SignedSource, body: bytes) -> Response:
+    site, name, headers = site_of(request), request.path_params["name"], request.headers
+    if not source.verifies(headers, body, site.clock.now().timestamp()):
+        refused = Refused(401, "wrong_signature", "The body isn't signed with this source's secret, or too long ago.")
+        raise site.throttle.failed(client_of(request), refused)
+    site.rate_limiter.spend(f"webhook {name}")  # only now: nobody else can use up the source's rate
+    event = headers.get("x-github-event", "") if source.kind == "github" else ""
+    if event == "ping":
+        return PlainTextResponse("pong")
+    content = "\n\n".join(filter(None, [event, body_text(body)]))
+    sent = TriggerRequest(name, content, f"webhook {name}", key=source.delivery(headers))
+    return PlainTextResponse(str((await _queued(site, sent)).task_id), 202)
 
 
 def _channel(request: Request) -> WebhookChannel:

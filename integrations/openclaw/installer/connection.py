@@ -138,7 +138,8 @@ def stored(places: Places) -> Connection:
     found = load_json(places.connection / FILE)
     if not {"url", "token"} <= found.keys():
         raise OwnerMustAct(
-            f"{places.connection / FILE} is missing or damaged; `supaclaw openclaw install --force` renews it"
+            f"{places.connection / FILE} is missing or damaged; revoke its token (`supaclaw token list`), "
+            "then `supaclaw openclaw install --force` renews it"
         )
     return Connection(found["url"], found["token"])
 
@@ -157,8 +158,7 @@ def check_database(name: str, *, fresh: bool) -> None:
     """Raise `OwnerMustAct` if there is no owner, or if a `fresh` installation finds a token of that name."""
 
     async def work(database: Database) -> bool:
-        async with database.connection() as conn:
-            await require_owner(conn)
+        await database.read(require_owner)
         return any(token.name == name for token in await tokens.list_all(database))
 
     if with_database(work) and fresh:

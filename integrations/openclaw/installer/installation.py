@@ -13,7 +13,6 @@ from gateway.config.data.files import disk_full, has_room, replace_private
 from gateway.config.failpoints import Failpoints
 from gateway.config.failpoints import Step as Failpoint
 from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
-from gateway.domain.principals import Label
 from gateway.importers import discover
 from gateway.importers.records.writer import ImportWriter, Tally
 from gateway.store.connection.pool import Database
@@ -174,19 +173,10 @@ class Installer:
 
     def _imported(self, *, dry_run: bool) -> Tally:
         async def work(database: Database) -> Tally:
-            async with database.connection() as conn:
-                owner = (await require_owner(conn)).id
-            writer = ImportWriter(
-                database,
-                owner,
-                self.state.agentId,
-                datetime.now(UTC),
-                own=False,
-                dry_run=dry_run,
-                most_trusted=Label.OWNER,
-                clean=await leak_guard(database),
-            )
-            files, sources = reader(), discover()
+            owner = await database.read(require_owner)
+            agent, now, clean = self.state.agentId, datetime.now(UTC), await leak_guard(database)
+            writer = ImportWriter(database, owner.id, agent, now, own=False, dry_run=dry_run, clean=clean)
+            files, sources = reader(owner), discover()
             await store_parts(writer, "openclaw", self.places.workspace, sources, files)
             if self.places.state != self.places.workspace.parent:
                 await writer.store("openclaw", sources["openclaw"].read(self.places.state, files))

@@ -1,8 +1,11 @@
 """Other programs set the agent to work over real HTTP; nothing runs here, so that what is queued stays queued."""
 
 import asyncio
+import hmac
 import json
 import shlex
+import time
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +13,13 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from pydantic import SecretStr
 
 from gateway.domain.errors import DatabaseDown
+from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Lane
 from gateway.flow.unattended.triggers import MAX_LIVE
+from gateway.secrets.signatures import SignedSource
 from gateway.store.people import tokens
 from gateway.store.work import tasks
 from gateway.web.api.triggers import MAX_TRIGGER, parse_trigger
@@ -24,6 +30,7 @@ from tests.web.test_api import answer_to, events, until
 from tests.web.test_api import send as say
 
 Headers = dict[str, str]
+SIGNING = b64encode(b"k" * 32).decode()
 PAGE = Path(__file__).parents[3] / "docs" / "triggers.md"
 
 
@@ -405,3 +412,62 @@ async def test_the_examples_of_the_page_work(web: Web, ci: Headers) -> None:
         codes.append((await web.client.request("POST" if body else "GET", path, content=body, headers=ci)).status_code)
     assert codes == [202, 202, 200]
     assert len(await prompts(web)) == 3
+
+
+class TestSigned:
+    """Sources that sign what they send, at /webhook/NAME."""
+
+    @staticmethod
+    def signed(kind: str, body: bytes, *, secret: str = "quite-secret", age: int = 0) -> Headers:
+        mac = hmac.digest(secret.encode(), body, "sha256").hex()
+        if kind == "github":
+            return {"X-Hub-Signature-256": f"sha256={mac}", "X-GitHub-Event": "push", "X-GitHub-Delivery": "d1"}
+        if kind == "hmac":
+            return {"X-Signature": mac.upper()}
+        seconds, key = int(time.time()) - age, b64decode(SIGNING)
+        mac_ = hmac.digest(key, f"d1.{seconds}.".encode() + body, "sha256")
+        given = f"v1,{b64encode(b'old').decode()} v1,{b64encode(mac_).decode()}"
+        return {"webhook-id": "d1", "webhook-timestamp": str(seconds), "webhook-signature": given}
+
+    @pytest.fixture
+    async def web(self, running: Running) -> AsyncIterator[Web]:
+        sources = {
+            "github": SignedSource(kind="github", secret=SecretStr("quite-secret")),
+            "hmac": SignedSource(kind="hmac", secret=SecretStr("quite-secret"), header="x-signature"),
+            "standard": SignedSource(kind="standard", secret=SecretStr(f"whsec_{SIGNING}")),
+        }
+        started = await running.start()
+        started.web.path.worker.limit(0)
+        started.web.backend.trees.triggers.signed = lambda: sources
+        yield started.web
+        await started.stop()
+
+    @pytest.mark.parametrize("kind", ["github", "hmac", "standard"])
+    async def test_a_signed_event_is_a_trigger_and_no_other_is(self, web: Web, kind: str) -> None:
+        body, path = b'{"ref": "main"}', f"/webhook/{kind}"
+        good = self.signed(kind, body)
+
+        first = await raw(web, body, path, good)
+        again = await raw(web, body, path, good)
+
+        assert first.status_code == again.status_code == 202
+        assert (first.text == again.text) == (kind != "hmac"), "a delivery with an id is taken once"
+        said = await prompts(web)
+        assert "ref" in said[0]
+        assert f"What {kind} sent" in said[0]
+        labels = await web.path.rows("select distinct label from sessions where unattended")
+        assert labels == [(Label.UNTRUSTED,)]
+        for wrong in ({}, self.signed(kind, b"other"), self.signed("hmac", body, secret="x")):
+            assert error(await raw(web, body, path, wrong))[:2] == (401, "wrong_signature")
+        assert len(await prompts(web)) == len(said)
+
+    async def test_an_old_one_is_refused_a_ping_is_answered_and_each_source_has_its_rate(self, web: Web) -> None:
+        old = await raw(web, b"{}", "/webhook/standard", self.signed("standard", b"{}", age=301))
+        assert error(old)[:2] == (401, "wrong_signature")
+        ping = {**self.signed("github", b"{}"), "X-GitHub-Event": "ping"}
+        assert (await raw(web, b"{}", "/webhook/github", ping)).text == "pong"
+        assert await prompts(web) == []
+        headers = self.signed("hmac", b"x")
+        codes = [(await raw(web, b"x", "/webhook/hmac", headers)).status_code for _ in range(TRIGGERS_PER_MINUTE + 1)]
+        assert (codes[0], codes[-1]) == (202, 429)
+        assert (await raw(web, b"{}", "/webhook/nobody", headers)).status_code == 404

@@ -1,0 +1,92 @@
+"""`supaclaw replay`: put conversations of the past to another model, and compare."""
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+from gateway.agent.conversation.context import system_prompt
+from gateway.app.storage.offline import StoredSecrets
+from gateway.cli.connections.database import leak_guard, owners_moment, require_owner, with_database
+from gateway.cli.terminal.console import echo
+from gateway.cli.terminal.output import Yes, confirm_unless, option
+from gateway.config.environment import Environment
+from gateway.config.load import load
+from gateway.config.machine import SystemClock
+from gateway.domain.conversation.model import PromptPart
+from gateway.domain.errors import OwnerMustAct
+from gateway.domain.principals import Label
+from gateway.flow import replay as replaying
+from gateway.flow.replay import RecordedTurn, ReplayedTurn
+from gateway.llm.client import ModelClient, build_client
+from gateway.store.connection.pool import Database
+from gateway.store.transcript import conversations, messages
+from gateway.workspace.files.tree import Workspace
+from gateway.workspace.instructions import Persona
+
+AgentsFile = Annotated[Path | None, option("Another AGENTS.md (default: yours).", "FILE", exists=True, dir_okay=False)]
+
+
+def replay(
+    since: Annotated[str, option("The first day, such as 2026-03-01.", "DAY", "--from")],
+    model: Annotated[str, option("The model to ask, such as openai/gpt-5.", "MODEL")],
+    until: Annotated[str | None, option("The last day (default: the first).", "DAY", "--to")] = None,
+    budget: Annotated[float, option("The most that it may cost.", "USD", min=0)] = 1.0,
+    agents: AgentsFile = None,
+    yes: Yes = False,
+) -> None:
+    """Put past days to another model, and compare.
+
+    Prints Markdown. Tools answer from the record; nothing is sent, changed or stored.
+    """
+    first, last = owners_moment(since), owners_moment(until or since, end=True)
+    assert first is not None, "the option is required"
+    assert last is not None, "it has a default"
+    system = _system(agents)
+
+    async def work(database: Database) -> str:
+        turns, seen = await _recorded(database, first, last)
+        client, tools, done = await _client(model), replaying.tools_of(turns), list[ReplayedTurn]()
+        try:
+            if unseen := {each for each in client.describe().chain if each.partition("/")[0] not in seen}:
+                question = f"{len(turns)} turns go to {', '.join(unseen)}, whose provider has not seen them. Send them?"
+                confirm_unless(yes, question, f"{', '.join(unseen)} has not seen these conversations; add --yes")
+            for turn in turns:
+                left = budget - sum(each.cost_usd for each in done)
+                done.append(await replaying.replay(turn, client, system, tools, left))
+        finally:
+            await client.close()
+        return (await leak_guard(database))(replaying.report(f"Replay with {model}", done))
+
+    echo(with_database(work))
+
+
+def _system(agents: Path | None) -> str:
+    """The persona, trusted no more than anything: nothing can be done here."""
+    workspace = Workspace(Environment.read(os.environ).workspace)
+    found = Persona(workspace).load()
+    own = found.agents if agents is None else agents.read_text(encoding="utf-8", errors="replace")
+    texts = (own, found.soul, found.tools, found.user)
+    return system_prompt([PromptPart(text, Label.UNTRUSTED) for text in texts], Label.UNTRUSTED)
+
+
+async def _recorded(database: Database, since: datetime, until: datetime) -> tuple[list[RecordedTurn], set[str]]:
+    """The owner's turns, and the providers that have seen each of their conversations."""
+    turns, seen = list[RecordedTurn](), list[set[str]]()
+    async with database.connection() as conn:
+        held = await conversations.held_between(conn, (await require_owner(conn)).id, since, until)
+        for session, providers in held.items():
+            if found := [*replaying.recorded(await messages.told_until(conn, session), since, until)]:
+                turns += found
+                seen.append(providers)
+    if not turns:
+        raise OwnerMustAct("there are no answered turns of yours in this time; `supaclaw sessions` lists conversations")
+    return turns, set.intersection(*seen)
+
+
+async def _client(model: str) -> ModelClient:
+    """The model alone, without fallbacks, at temperature 0."""
+    environment = Environment.read(os.environ)
+    settings = load(environment.config, os.environ, StoredSecrets(environment, os.environ)).models
+    alone = settings.model_copy(update={"primary": model, "fallbacks": ()})
+    return (await build_client(alone, os.environ, SystemClock())).tuned(0.0, None)
