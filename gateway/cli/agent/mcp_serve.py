@@ -25,7 +25,7 @@ Url = Annotated[
 
 
 def mcp_serve(url: Url = None) -> None:
-    """Serve the memory, tasks and `ask` over MCP to the program that starts this.
+    """Serve memory, tasks and `ask` over MCP to the program that starts this.
 
     The Model Context Protocol runs over standard input and output.
 
