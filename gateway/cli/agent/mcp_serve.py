@@ -25,7 +25,7 @@ Url = Annotated[
 
 
 def mcp_serve(url: Url = None) -> None:
-    """Serve memory, tasks and `ask` over MCP to the program that starts this.
+    """Serve memory, tasks and `ask` over MCP by stdio.
 
     The Model Context Protocol runs over standard input and output.
 
