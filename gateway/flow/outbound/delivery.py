@@ -107,10 +107,8 @@ class Delivery:
             await self._doubt(channel, row, error, text)
 
     async def _file_of(self, row: OutboxRow) -> FileRow | None:
-        if row.file_id is None:
-            return None
-        async with self._database.connection() as conn:
-            return await files.by_id(conn, row.principal_id, row.file_id)
+        file = row.file_id
+        return await self._database.read(lambda conn: files.by_id(conn, row.principal_id, file)) if file else None
 
     async def _outgoing(self, channel: Channel, at: AddressRow, row: OutboxRow, file: FileRow | None) -> Outgoing:
         most = channel.capabilities.max_file
@@ -128,8 +126,7 @@ class Delivery:
     async def _announced(self, row: OutboxRow) -> bool:
         """Commit that it is being sent; if that fails, it waits."""
         try:
-            async with self._database.connection() as conn:
-                return await outbox.mark_sending(conn, row.id)
+            return await self._database.run_alone(lambda conn: outbox.mark_sending(conn, row.id))
         except Exception as exc:
             if not isinstance(exc, TryAgainLater):
                 log.exception("outbound.broken", outbox_id=row.id)
