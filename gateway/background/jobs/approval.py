@@ -91,11 +91,9 @@ class Approval:
 
     async def _environment(self, review: ReviewRow) -> AgentEnvironment:
         """The environment in which the call was requested; a fork's environment has its own files."""
-        environments, fork = self.environments, None
-        if review.task_id is not None:
-            async with self.engine.database.connection() as conn:
-                fork = await trees.fork_of(conn, review.task_id)
-        return environments.of(review.principal_id, fork)
+        task = review.task_id
+        fork = await self.engine.database.read(lambda conn: trees.fork_of(conn, task)) if task else None
+        return self.environments.of(review.principal_id, fork)
 
     async def _finish(self, run: Claim, review: ReviewRow, outcome: ToolOutcome | None) -> None:
         said = await self.engine.database.run(lambda tx: self._store(tx, run, review, outcome))

@@ -130,10 +130,6 @@ class Labelled:
         return cls(result, Label.OWNER)
 
 
-async def _never_lost() -> None:
-    pass
-
-
 async def _never_said(_value: str) -> bool:
     return False
 
@@ -162,7 +158,7 @@ class Caller:
     address: AddressId | None
     label: Label
     fence: Callable[[], Awaitable[None]] = field(compare=False)
-    check: Callable[[], Awaitable[None]] = field(default=_never_lost, compare=False)
+    check: Callable[[], Awaitable[None]] = field(compare=False)
     said: Callable[[str], Awaitable[bool]] = field(default=_never_said, compare=False)
     unlisted: "Sequence[AnyTool]" = field(default=(), compare=False)
     """The gateway's own tools that the prompt doesn't list."""

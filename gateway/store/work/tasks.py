@@ -78,26 +78,10 @@ async def create(
     that of its parent. It is left to `instance` for as
     long as that lives. `budget_usd` is that of the tree which it begins.
     """
-    task = id or TaskId(uuid4())
-    return await fetch_value(
-        conn,
-        TaskId,
-        "select create_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
-        task,
-        principal,
-        kind,
-        lane.value,
-        payload or {},
-        dedupe,
-        parent,
-        max_attempts,
-        instance,
-        priority,
-        session,
-        agent,
-        budget_usd,
-        timedelta(seconds=delay),
-    )
+    sql = "select create_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+    what = (id or TaskId(uuid4()), principal, kind, lane.value, payload or {}, dedupe, parent)
+    how = (max_attempts, instance, priority, session, agent, budget_usd, timedelta(seconds=delay))
+    return await fetch_value(conn, TaskId, sql, *what, *how)
 
 
 async def claim(
@@ -166,27 +150,13 @@ async def answer(
 
     None, and nothing is stored, if the session's label is another one by now, or if a message is still unread.
     """
-    text, texts = storable(result.entry.text), [part.text for part in parts]
-    return await fetch_value(
-        conn,
-        MessageId,
-        "select answer($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
-        session,
-        run.id,
-        run.token,
-        result.label,
-        address,
-        KINDS[type(result.entry)],
-        text,
-        estimate(text),
-        result.origin,
-        result.reminded,
-        facts_of(result.reply) if result.reply else None,
-        texts,
-        parts[0].reply_to if parts else None,
-        result.status.value,
-        result.error and storable(result.error),
-    )
+    sql = "select answer($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+    text, facts = storable(result.entry.text), facts_of(result.reply) if result.reply else None
+    said = (KINDS[type(result.entry)], text, estimate(text), result.origin, result.reminded, facts)
+    sent = ([part.text for part in parts], parts[0].reply_to if parts else None)
+    ended = (result.status.value, result.error and storable(result.error))
+    whose = (session, run.id, run.token, result.label, address)
+    return await fetch_value(conn, MessageId, sql, *whose, *said, *sent, *ended)
 
 
 async def payload(conn: Connection, task: TaskId) -> JsonObject:
