@@ -19,9 +19,7 @@ TOKEN = "SUPACLAW_TOKEN"
 TIMEOUT_SECONDS = 3_600.0
 """As long as the longest turn that `ask` waits for."""
 ERROR_CODE = -32000
-Url = Annotated[
-    str | None, typer.Option(metavar="URL", help="The gateway's address (default: the one on this machine).")
-]
+Url = Annotated[str | None, typer.Option(metavar="URL", help="The gateway's address (default: this machine's).")]
 
 
 def mcp_serve(url: Url = None) -> None:
