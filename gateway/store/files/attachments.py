@@ -20,6 +20,8 @@ from gateway.store.transcript.messages import MessageRow
 
 Columns: TypeAlias = Record | Mapping[str, Any]
 """A row of the view `attached`, as such or as JSON."""
+LISTED_FILES = 50
+"""The newest files of a conversation, which every prompt lists."""
 LONGEST = 1_000
 """Characters that are kept of what a file is called, or is said to be."""
 _LARGEST = 2**63 - 1
@@ -127,7 +129,7 @@ async def with_attachments(conn: Connection, rows: Sequence[MessageRow]) -> list
 
 
 async def of_turn(
-    conn: Connection, session: SessionId, rows: Sequence[MessageRow], limit: int
+    conn: Connection, session: SessionId, rows: Sequence[MessageRow], limit: int = LISTED_FILES
 ) -> tuple[list[MessageRow], list[Attached], int]:
     """The rows with their files; those of the conversation that are here, each once, the newest last; their number.
 

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gateway.domain.conversation.model import ToolCall
-from gateway.domain.conversation.transcript import (
-    ToolIntent,
-    ToolResult,
-)
+from gateway.domain.conversation.transcript import ToolFinished, ToolIntent, ToolResult
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
@@ -28,30 +26,16 @@ async def intend(
     label: Label,
 ) -> list[MessageId]:
     """Store calls before they run, in order; those without a task were made before the conversation reached us."""
-    sql = """with place as (
-               update sessions set next_seq = next_seq + cardinality($4::int[]) where id = $1
-               returning next_seq - cardinality($4::int[]) as first)
-             insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
-                                   origin, tokens, journal_id)
-             select $1, $2, $3, place.first + i.place - 1, 'tool_intent', i.ordinal, i.call_id, i.tool, i.arguments, $8,
-                    i.origin, i.tokens, (select id from journals where session_id = $1 and closed_at is null)
-             from place, unnest($4::int[], $5::text[], $6::text[], $7::text[], $9::int[], $10::text[]) with ordinality
-               as i (ordinal, call_id, tool, arguments, tokens, origin, place)
-             order by i.place returning id"""
-    rows = await conn.fetch(
-        sql,
-        session,
-        principal,
-        task,
-        [intent.ordinal for intent in intents],
-        [storable(intent.call.id) for intent in intents],
-        [storable(intent.call.name) for intent in intents],
-        [storable(intent.call.arguments) for intent in intents],
-        label,
-        [estimate(intent.call.arguments) for intent in intents],
-        [CLIENT if intent.handed else WRITTEN if intent.call.written else "agent" for intent in intents],
-    )
-    return [MessageId(row["id"]) for row in rows]
+    sql = "select id from intend($1, $2, $3, $4, $5) id"
+    calls = [call_facts(intent) for intent in intents]
+    return [MessageId(row["id"]) for row in await conn.fetch(sql, session, principal, task, label, calls)]
+
+
+def call_facts(intent: ToolIntent) -> JsonObject:
+    """A call as the functions of the database take it."""
+    call, origin = intent.call, CLIENT if intent.handed else WRITTEN if intent.call.written else "agent"
+    named: JsonObject = {"ordinal": intent.ordinal, "id": storable(call.id), "tool": storable(call.name)}
+    return {**named, "arguments": storable(call.arguments), "tokens": estimate(call.arguments), "origin": origin}
 
 
 async def pass_unasked(conn: Connection, session: SessionId, task: TaskId, ordinal: int, *, alone: bool) -> bool:
@@ -149,31 +133,19 @@ async def conclude(
     intent: ToolIntent,
     result: ToolResult,
     label: Label,
-) -> MessageId | None:
-    """Store the result of a call; one that has a result already keeps it, and None is answered."""
-    text = storable(result.text)
-    sql = """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
-             insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
-                                   origin, tokens, journal_id)
-             select $1, $2, $3, place.seq, 'tool_result', $4, $5, $6, $7, $8, $10, $9,
-                    (select id from journals where session_id = $1 and closed_at is null)
-             from place
-             on conflict (task_id, ordinal, kind) where ordinal is not null do nothing returning id"""
-    return await fetch_value(
-        conn,
-        MessageId,
-        sql,
-        session,
-        principal,
-        task,
-        intent.ordinal,
-        storable(result.call_id),
-        storable(intent.call.name),
-        text,
-        label,
-        estimate(text),
-        CLIENT if intent.handed else "tool",
-    )
+    done: ToolFinished | None = None,
+) -> None:
+    """Store the result of a call, with the step if it is `done` by a run; a call that has a result keeps it."""
+    sql = "select conclude($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+    ended = (done.duration_ms, not done.failed) if done else (None, None)
+    await conn.execute(sql, session, principal, task, label, *result_facts(intent, result), *ended)
+
+
+def result_facts(intent: ToolIntent, result: ToolResult) -> tuple[JsonObject, str, int]:
+    """A result as the functions of the database take it."""
+    text, origin = storable(result.text), CLIENT if intent.handed else "tool"
+    call: JsonObject = {"ordinal": intent.ordinal, "id": storable(result.call_id), "tool": storable(intent.call.name)}
+    return {**call, "origin": origin}, text, estimate(text)
 
 
 async def of_answers(conn: Connection, asked: Sequence[MessageId]) -> list[str]:
