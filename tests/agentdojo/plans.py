@@ -30,9 +30,9 @@ class Kept:
 
     async def spend(self, caller: Caller, number: int, _arguments: str) -> bool:
         """See `PlanStore`."""
-        if any(each.number >= number for each in self.spent):
+        if any(each.last >= number for each in self.spent):
             return False
-        self.spent.append(Spent(number, caller.ordinal, None))
+        self.spent.append(Spent(number, caller.ordinal, None, number))
         return True
 
     def ended(self, ordinal: int, result: str) -> None:
