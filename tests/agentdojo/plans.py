@@ -35,6 +35,10 @@ class Kept:
         self.spent.append(Spent(number, caller.ordinal, None, number))
         return True
 
+    def asked(self, ordinal: int, last: int) -> None:
+        """Note that a call's question is about all steps up to this one."""
+        self.spent = [replace(each, last=last) if each.ordinal == ordinal else each for each in self.spent]
+
     def ended(self, ordinal: int, result: str) -> None:
         """Note the result of a call."""
         self.spent = [replace(each, result=result) if each.ordinal == ordinal else each for each in self.spent]
