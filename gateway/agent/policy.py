@@ -148,23 +148,20 @@ class FilledCall:
 class PlannedAct:
     """A call of a plan that would act; `why` it needs a question, "" if it needs none."""
 
-    step: int
-    act: Act
+    call: AskedCall
+    preview: str
     why: str
 
 
 def together(planned: Sequence[PlannedAct]) -> Act | None:
     """One act of several calls, for one question; None if none of them needs one, or if a chat can't show it whole."""
+    reasons = [each.why and f", because of {each.why}" for each in planned]
     shown = [
-        f"Step {each.step}{each.why and f', because of {each.why}'}\n{indent(each.act.change.preview, '  ')}"
-        for each in planned
+        f"Step {each.call.step}{why}\n{indent(each.preview, '  ')}" for each, why in zip(planned, reasons, strict=True)
     ]
-    preview = "\n".join(shown)
-    if len(planned) < 2 or not any(each.why for each in planned) or for_chat(preview)[1]:
+    if len(planned) < 2 or not any(reasons) or for_chat(preview := "\n".join(shown))[1]:
         return None
-    acts = [(each.step, each.act) for each in planned]
-    calls = [AskedCall(step, act.tool, act.arguments, act.kind, act.change.base) for step, act in acts]
-    return Act(PLANNED_CALLS, {"calls": list(map(asdict, calls))}, ToolClass.ACT, Change(preview))
+    return Act(PLANNED_CALLS, {"calls": [asdict(each.call) for each in planned]}, ToolClass.ACT, Change(preview))
 
 
 FITTING: Mapping[ArgumentRole | None, Set[Source]] = {

@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 
@@ -58,12 +58,6 @@ FillCall = Callable[[AnyTool, ToolCall, Caller], AbstractAsyncContextManager[Fil
 
 
 @asynccontextmanager
-async def as_given(_tool: AnyTool, call: ToolCall, _caller: Caller) -> AsyncGenerator[FilledCall]:
-    """A `FillCall` where no plan can be made."""
-    yield FilledCall(call.arguments)
-
-
-@asynccontextmanager
 async def unwatched() -> AsyncGenerator[list[str], None]:
     """A `Watch` for tools that reach no files."""
     yield []
@@ -102,7 +96,8 @@ class Toolbox:
     watch: Watch
     todo_check: TodoCheck | None
     sources: Sequence[ToolSource] = ()
-    fill: FillCall = as_given
+    fill: FillCall | None = None
+    """None where no plan can be made."""
     few: bool = False
     """Whether prompts list `ALWAYS_LISTED` only, in short, and the tools that the model has found."""
 
@@ -235,8 +230,8 @@ class Toolbox:
             arguments = parsed(tool, call.arguments)
             await limited(tool, caller, _require_unchanged(tool, arguments, caller, approval))
         else:
-            fill = self.fill if can_plan(self.tools, self.sources) else as_given
-            async with fill(tool, call, caller) as filled:
+            fill = self.fill if can_plan(self.tools, self.sources) else None
+            async with fill(tool, call, caller) if fill else nullcontext(FilledCall(call.arguments)) as filled:
                 arguments = parsed(tool, filled.arguments)
                 if asked := await self._question(tool, arguments, caller, call.written, filled):
                     return asked
@@ -251,7 +246,7 @@ class Toolbox:
             raise ToolFailed.own("no_todo", reason)
         verdicts = Verdicts(self.policy)
         planned = await verdicts.planned(tool, caller, filled)
-        because = {str(each.step): each.why for each in planned}
+        because = {str(each.call.step): each.why for each in planned}
         if (act := together(planned)) is None:
             required = verdicts.required_approval(tool, arguments, caller, written=written, slots=filled.slots)
             if (act := await limited(tool, caller, required)) is None:

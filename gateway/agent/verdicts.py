@@ -14,6 +14,7 @@ from gateway.domain.conversation.tools import BUILT_IN, AnyTool, Caller, Change,
 from gateway.domain.errors import INTERRUPTIONS, SupaclawError
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
+from gateway.domain.work.plans import AskedCall
 
 T = TypeVar("T")
 
@@ -47,7 +48,8 @@ class Verdicts:
         if case.kind not in LEAVES or change is None or tool.name in BUILT_IN:
             return None
         why = filled.why_asked(case.kind) if decide(case) is Decision.ASK else ""
-        return PlannedAct(filled.step, Act(tool.name, given_in(arguments), case.kind, change), why)
+        call = AskedCall(filled.step, tool.name, given_in(arguments), case.kind, change.base)
+        return PlannedAct(call, change.preview, why)
 
     async def _case(
         self, tool: AnyTool, arguments: BaseModel, caller: Caller, slots: Slots, *, written: bool = False

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from gateway.agent.policy import PassUnasked, Policy, Words
 from gateway.agent.tool_sources import ToolSource
-from gateway.agent.toolbox import FillCall, Spill, Toolbox, Watch, as_given, unwatched
+from gateway.agent.toolbox import FillCall, Spill, Toolbox, Watch, unwatched
 from gateway.domain.conversation.tools import AnyTool, Caller
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import is_own_words
@@ -20,7 +20,7 @@ def toolbox_of(
     clean: Callable[[str], str] = str,
     sources: Sequence[ToolSource] = (),
     watch: Watch = unwatched,
-    fill: FillCall = as_given,
+    fill: FillCall | None = None,
 ) -> Toolbox:
     """A toolbox of these tools; by default of the owner's, with nobody to ask."""
     return Toolbox(tools, spill, policy=policy, clean=clean, watch=watch, todo_check=None, sources=sources, fill=fill)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gateway.agent.policy import Case, Decision, decide
 from gateway.agent.tool_sources import AnyArguments, Offer
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import (
@@ -25,6 +26,7 @@ from gateway.domain.conversation.tools import (
 )
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
+from gateway.domain.work.plans import Source
 from gateway.flow.approvals import questions
 from gateway.store.connection.pool import Database
 from gateway.store.work import tasks
@@ -384,11 +386,38 @@ async def test_calls_that_a_chat_cannot_show_together_are_asked_about_one_by_one
     assert letter.sent == SENT[1:]
 
 
+async def test_a_kill_in_the_middle_repeats_none_of_them(path: MessagePath, letter: Office) -> None:
+    await asked(path)
+    await path.rows("update reviews set started_at = now() returning id")
+    await answered(path, "/approve A1")
+    assert (letter.sent, "may have run" in "".join(path.channel.texts)) == ([], True)
+
+
 @pytest.mark.parametrize("command", ["/stop", "/new"])
 async def test_what_voids_a_plan_closes_its_question(path: MessagePath, letter: Office, command: str) -> None:
     await asked(path)
     await answered(path, command, "/approve A1")
     assert (letter.sent, await path.rows("select state from reviews")) == ([], [("closed",)])
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "source", "asks"),
+    [
+        ("web_fetch", {"url": "https://bob.example/", "page": 2, "raw": True}, Source.WORDS, False),
+        ("web_fetch", {"url": "https://bob.example/", "page": 2}, Source.FIELD, True),  # read by the model, not planned
+        ("tasks", {"action": "cancel", "id": "3fa2"}, Source.WORDS, False),
+        ("tasks", {"action": "cancel", "id": "3fa2"}, Source.OPEN, True),
+    ],
+)
+async def test_what_built_in_tools_may_take_from_a_plan(
+    database: Database, workspace: Path, model: FakeModel, name: str, arguments: JsonObject, source: Source, asks: bool
+) -> None:
+    path = await build(database, workspace, model)
+    tool = path.environments.of(path.people.owner.id).toolbox.tool(name)
+    assert tool is not None
+    slots = [(tool.roles.get(each), source) for each in arguments]
+    case = Case(kind=ToolClass.ACT, label=Label.UNTRUSTED, own=Label.OWNER, attended=True, slots=slots)
+    assert (decide(case) is Decision.ASK) is asks
 
 
 @pytest.mark.parametrize(("reply", "text"), [("at noon", True), (f"at {EVE}", False), ("see www.evil.example", False)])

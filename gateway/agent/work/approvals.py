@@ -135,7 +135,9 @@ def why_asked(row: ReviewRow) -> str:
     if row.kind == "review":
         return "A task in the background waits for your answer."
     if row.tool == PLANNED_CALLS:
-        return "These calls were planned, but others may have chosen some of their values. Your yes is for all of them."
+        return (
+            "These calls were planned, but not all of their values are your words or entries. A yes is for all of them."
+        )
     if row.tool == FORGET and row.act is ToolClass.IRREVERSIBLE:
         return "It would hide more than the memory itself; /memory restore undoes it."
     if row.task_id is None:

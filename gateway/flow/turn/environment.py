@@ -12,7 +12,7 @@ from cachetools import LRUCache
 from gateway.agent.memory.search import MemorySearch
 from gateway.agent.skills.library import Skills
 from gateway.agent.tool_sources import ToolSource
-from gateway.agent.toolbox import Spill, Toolbox, as_given
+from gateway.agent.toolbox import Spill, Toolbox
 from gateway.agent.work.agents import Agents
 from gateway.agent.work.plans import Plans
 from gateway.agent.work.task_trees import Trees
@@ -278,7 +278,7 @@ class AgentEnvironments:
             watch=locks.running,
             todo_check=todo.refusal,
             sources=services.sources,
-            fill=plans.fill if plans else as_given,
+            fill=plans.fill if plans else None,
         )
         return AgentEnvironment(
             self.workspaces.own,
