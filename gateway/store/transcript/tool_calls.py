@@ -11,7 +11,7 @@ from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
-from gateway.domain.work.plans import PLAN, Spent
+from gateway.domain.work.plans import PLAN, PLANNED_CALLS, Spent
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_value
 from gateway.store.transcript.messages import CLIENT, WRITTEN, MessageRow
@@ -80,18 +80,23 @@ async def planned(conn: Connection, session: SessionId, task: TaskId, own: Label
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A call that fills a step of a plan, and the call of that plan with its result."""
+    """A call that fills a step of a plan, and the call of that plan with its result.
 
-    tool: str
+    `asked` is the call's own result if it was a question.
+    """
+
     number: int
     unasked: bool | None
     plan: str
     result: str
+    asked: str | None
 
 
 async def planned_calls(conn: Connection, task: TaskId, since: datetime) -> list[PlannedCall]:
     """The calls of a task since a time that filled steps of plans, in order."""
-    sql = """select i.tool, i.plan_step as number, i.unasked, p.text as plan, p.result from messages i
+    sql = """select i.plan_step as number, i.unasked, p.text as plan, p.result, a.text as asked from messages i
+             left join messages a on a.task_id = i.task_id and a.ordinal = i.ordinal and a.kind = 'tool_result'
+               and a.text like '{"waiting_for_approval":%'
              cross join lateral (
                select c.text, r.text as result from messages c
                join messages r on r.task_id = c.task_id and r.ordinal = c.ordinal and r.kind = 'tool_result'
@@ -103,12 +108,15 @@ async def planned_calls(conn: Connection, task: TaskId, since: datetime) -> list
 
 
 async def spent_steps(conn: Connection, task: TaskId, plan: int) -> list[Spent]:
-    """The steps that calls have filled since the call `plan`, in order."""
-    sql = """select i.plan_step as number, i.ordinal, r.text as result from messages i
+    """The steps that calls have filled, or asked about, since the call `plan`, in order."""
+    sql = """select i.plan_step as number, i.ordinal, r.text as result,
+                    coalesce((q.arguments -> 'calls' -> -1 ->> 'step')::int, i.plan_step) as last
+             from messages i
              left join messages r on r.task_id = i.task_id and r.ordinal = i.ordinal and r.kind = 'tool_result'
+             left join reviews q on q.task_id = i.task_id and q.ordinal = i.ordinal and q.tool = $3
              where i.task_id = $1 and i.kind = 'tool_intent' and i.plan_step is not null and i.ordinal > $2
              order by i.ordinal"""
-    return await fetch_all(conn, Spent, sql, task, plan)
+    return await fetch_all(conn, Spent, sql, task, plan, PLANNED_CALLS)
 
 
 async def spend_step(conn: Connection, task: TaskId, ordinal: int, plan: int, number: int, arguments: str) -> bool:
@@ -119,10 +127,12 @@ async def spend_step(conn: Connection, task: TaskId, ordinal: int, plan: int, nu
     sql = """update messages m set plan_step = $4, text = $5
              where m.task_id = $1 and m.ordinal = $2 and m.kind = 'tool_intent' and m.ordinal > $3
                and coalesce(m.plan_step, $4) = $4 and not exists (
-                 select from messages other where other.task_id = $1 and other.kind = 'tool_intent'
-                   and other.ordinal > $3 and other.ordinal <> $2 and other.plan_step >= $4)
+                 select from messages other
+                 left join reviews q on q.task_id = $1 and q.ordinal = other.ordinal and q.tool = $6
+                 where other.task_id = $1 and other.kind = 'tool_intent' and other.ordinal > $3 and other.ordinal <> $2
+                   and greatest(other.plan_step, (q.arguments -> 'calls' -> -1 ->> 'step')::int) >= $4)
              returning id"""
-    return await conn.fetchval(sql, task, ordinal, plan, number, storable(arguments)) is not None
+    return await conn.fetchval(sql, task, ordinal, plan, number, storable(arguments), PLANNED_CALLS) is not None
 
 
 async def conclude(
