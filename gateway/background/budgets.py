@@ -82,8 +82,7 @@ class EmbeddingApproval:
             )
             owner = self.engine.people.owner.id
             arguments: dict[str, Json] = {"model": model, "rows": 2 * rows}
-            question = ReviewQuestion(
-                owner, owner, EMBED, arguments, preview, Label.OWNER, lasts=None, act=ToolClass.PERSIST
-            )
+            what = (EMBED, arguments, preview, Label.OWNER)
+            question = ReviewQuestion(owner, owner, *what, lasts=None, act=ToolClass.PERSIST)
             await reviews.ask(tx, question, self.engine.clock.now())
         return False

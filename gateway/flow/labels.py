@@ -163,16 +163,8 @@ async def vouch(tx: Connection, principal: PrincipalId, paths: Mapping[str, str]
 async def ask_to_vouch(tx: Connection, principal: PrincipalId, paths: Mapping[str, str], clock: Clock) -> None:
     """Ask the person whether they wrote these contents, unless they were asked before or soon will be."""
     arguments: dict[str, Json] = {"paths": dict(paths)}
-    question = ReviewQuestion(
-        principal,
-        principal,
-        VOUCH,
-        arguments,
-        _vouching_preview(paths),
-        Label.UNTRUSTED,
-        lasts=None,
-        act=ToolClass.PERSIST,
-    )
+    what = (VOUCH, arguments, _vouching_preview(paths), Label.UNTRUSTED)
+    question = ReviewQuestion(principal, principal, *what, lasts=None, act=ToolClass.PERSIST)
     if principal not in await contents.with_older(tx) and not await reviews.was_asked(tx, question):
         await reviews.ask(tx, question, clock.now())
 

@@ -139,7 +139,6 @@ def row(**changes: Any) -> GrantRow:
     facts: dict[str, Any] = {
         "id": GrantId(1),
         "principal_id": None,
-        "given_by": None,
         "tool": "pay",
         "act": ToolClass.SEND,
         "arguments": {"to": "Bob"},
@@ -149,7 +148,6 @@ def row(**changes: Any) -> GrantRow:
         "times_left": 1,
         "sum_left": None,
         "expires_at": NOW,
-        "revoked_at": None,
         "created_at": NOW,
     }
     return GrantRow(**facts | changes)

@@ -84,7 +84,7 @@ async def test_deliveries_that_are_over_go_and_open_ones_stay(world: World) -> N
             state,
             OLD,
         )
-    gone = await world.database.run(lambda tx: retention.clear_deliveries(tx, LATER))
+    gone = await world.database.run(lambda tx: retention.clear(tx, retention.DELIVERIES, LATER))
     assert gone == 3
     assert await world.value("select string_agg(text, '') from outbox") == "d"
     assert await world.value("select count(*) from messages") == 4
@@ -100,7 +100,7 @@ async def test_a_buttons_text_is_emptied_and_its_row_and_all_others_stay(world: 
             kind,
             OLD,
         )
-    assert await world.database.run(lambda tx: retention.clear_buttons(tx, LATER)) == 1
+    assert await world.database.run(lambda tx: retention.clear(tx, retention.BUTTONS, LATER)) == 1
     assert await world.value("select string_agg(kind || text, ' ' order by id) from inbox") == (
         "button commandtext edittext"
     )

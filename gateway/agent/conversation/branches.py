@@ -58,16 +58,8 @@ async def branch(
         raise NotBranched(TOO_DEEP)
     await _set_aside(tx, at, before)
     await addresses.move(tx, at.session_id, made)
-    words = Inbound(
-        at.address,
-        Sender("", ""),
-        text,
-        arrival.platform_id,
-        arrival.platform_time,
-        solo=row.solo,
-        private=at.private,
-        as_owner=arrival.as_owner,
-    )
+    said = (at.address, Sender("", ""), text, arrival.platform_id, arrival.platform_time)
+    words = Inbound(*said, solo=row.solo, private=at.private, as_owner=arrival.as_owner)
     asked = await unread.receive(tx, made, at.principal_id, at.id, words, label, EntryId(uuid4()), arrival.id, model)
     [row] = await attachments.with_attachments(tx, [row])
     files = [Attachment(str(file.id), file.name) for file in row.attached if file.id]

@@ -4,6 +4,7 @@ import asyncio
 import mimetypes
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -210,16 +211,9 @@ async def _store_beside(
 
 
 async def _note_derived(tx: Connection, file: FileRow, derived: "ExtractedFile", *, again: bool) -> None:
-    await files.derived(
-        tx,
-        file.id,
-        mime=derived.mime,
-        text_path=derived.text,
-        view_path=derived.view,
-        pages=min(derived.pages, MAX_PAGES),
-        description=_line(derived.description),
-        problem=_line(derived.problem),
-    )
+    note = partial(files.derived, tx, file.id, mime=derived.mime, text_path=derived.text, view_path=derived.view)
+    description, problem = _line(derived.description), _line(derived.problem)
+    await note(pages=min(derived.pages, MAX_PAGES), description=description, problem=problem)
     if again:
         await retry_transcription(tx, file, RETRY_SECONDS)
     if file.origin != files.OWN and (derived.text or derived.view):

@@ -97,7 +97,7 @@ class Ingest:
             if at is None or not await principals.explain_recordings(tx, person, message.id):
                 return None
             told = Notice(NOT_HEARD.format(OWNER_CHOOSES if own else ASK_OWNER))
-            return await self.proactive.say(tx, at, person, told, label=Label.OWNER, origin="gateway")
+            return await self.proactive.say(tx, at, person, told, label=Label.OWNER)
 
         if row := await self.engine.database.run(store):
             self.proactive.committed(row)

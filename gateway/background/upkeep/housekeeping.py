@@ -23,7 +23,7 @@ from gateway.domain.json import Json
 from gateway.domain.time import Clock
 from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.logs import prune
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Database
 from gateway.store.transcript import messages
 from gateway.store.work import retention
 from gateway.workspace.checkpoints import jobs
@@ -90,7 +90,7 @@ class Retention:
         now, settings = self.clock.now(), self.settings()
         await self.database.run(lambda tx: retention.note_sizes(tx, now.date()))
         if (kept := settings.thinking) is not None:
-            await self._all(lambda tx: retention.clear_thoughts(tx, now - kept))
+            await self._all(retention.THOUGHTS, now - kept)
         if (keep := settings.keep) is None:
             return
         before, trees = now - keep, 0
@@ -98,14 +98,14 @@ class Retention:
             trees += len(over)
             await asyncio.to_thread(self._remove, over)
             await asyncio.sleep(PAUSE_SECONDS)
-        deliveries = await self._all(lambda tx: retention.clear_deliveries(tx, before))
-        buttons = await self._all(lambda tx: retention.clear_buttons(tx, before))
+        deliveries = await self._all(retention.DELIVERIES, before)
+        buttons = await self._all(retention.BUTTONS, before)
         if trees or deliveries or buttons:
             log.info("retention.cleared", tasks=trees, deliveries=deliveries, buttons=buttons)
 
-    async def _all(self, batch: Callable[[Connection], Awaitable[int]]) -> int:
+    async def _all(self, what: str, before: datetime) -> int:
         total = 0
-        while count := await self.database.run(batch):
+        while count := await self.database.run(lambda tx: retention.clear(tx, what, before)):
             total += count
             await asyncio.sleep(PAUSE_SECONDS)
         return total

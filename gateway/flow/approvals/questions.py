@@ -202,9 +202,7 @@ class Questions:
         kept, sent, buttons = render_questions(together)
         if await sessions.label(tx, at.session_id) >= label:
             kept = sent  # never store text that is trusted less than the session
-        return await self.proactive.say(
-            tx, at, at.principal_id, Notice(kept), label=label, origin="gateway", sent=sent, buttons=buttons
-        )
+        return await self.proactive.say(tx, at, at.principal_id, Notice(kept), label=label, sent=sent, buttons=buttons)
 
 
 def batch_questions(reviews: Sequence[ReviewRow]) -> list[list[ReviewRow]]:

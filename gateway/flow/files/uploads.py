@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from weakref import WeakValueDictionary
 
 from gateway.domain.errors import SupaclawError
@@ -92,17 +93,8 @@ class Uploads:
         # Any author may have written its content, no matter who sent it.
         await self._database.run_alone(lambda conn: contents.note(conn, principal, sha256, Label.UNTRUSTED, "upload"))
         path = await asyncio.to_thread(incoming.settle, f"{self._clock.now():%Y-%m-%d}", name)
-        async with self._database.connection() as conn:
-            return await files.keep(
-                conn,
-                principal,
-                path,
-                size=size,
-                mime=storable(mime),
-                sha256=sha256,
-                label=Label.UNTRUSTED,
-                origin=origin,
-            )
+        keep = partial(files.keep, principal=principal, path=path, size=size, mime=storable(mime), sha256=sha256)
+        return await self._database.run_alone(partial(keep, label=Label.UNTRUSTED, origin=origin))
 
 
 def _limit(most: int) -> str:

@@ -80,7 +80,7 @@ class ProactiveMessages:
         entry: AssistantText | Notice,
         *,
         label: Label,
-        origin: str,
+        origin: str = "gateway",
         task: TaskId | None = None,
         sent: str | None = None,
         **more: Unpack[Attachments],
@@ -121,7 +121,7 @@ class ProactiveMessages:
             at = await self.destination(tx, principal)
             if at is None:
                 return None
-            return await self.say(tx, at, principal, notice, label=Label.OWNER, origin="gateway", buttons=buttons)
+            return await self.say(tx, at, principal, notice, label=Label.OWNER, buttons=buttons)
 
         row = await self.engine.database.run(work)
         if row is not None:

@@ -200,20 +200,9 @@ def task_question(
     run: Claim, assignment: Assignment, tool: str, arguments: JsonObject, preview: str, label: Label, lasts: timedelta
 ) -> ReviewQuestion:
     """A question of a task to its person."""
-    return ReviewQuestion(
-        principal=run.principal_id,
-        asked=run.principal_id,
-        tool=tool,
-        arguments=arguments,
-        preview=preview,
-        label=label,
-        session=run.session_id,
-        address=assignment.address,
-        task=run.id,
-        lasts=lasts,
-        act=ToolClass.READ,
-        kind="review",
-    )
+    person, what = run.principal_id, (tool, arguments, preview, label)
+    question = ReviewQuestion(person, person, *what, lasts=lasts, act=ToolClass.READ, kind="review")
+    return replace(question, session=run.session_id, address=assignment.address, task=run.id)
 
 
 def _parsed(call: MessageRow) -> SystemCall | BadSystemCall:

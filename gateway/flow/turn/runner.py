@@ -254,18 +254,8 @@ async def _store(
     tx: Connection, run: Claim, session: SessionId, result: TurnResult, label: Label, at: AddressRow | None
 ) -> MessageRow:
     """Add the result to the session, which is locked, as the answer to its open messages; record the costs."""
-    answer = await messages.say(
-        tx,
-        session,
-        run.principal_id,
-        result.entry,
-        label=label,
-        origin=result.origin,
-        address=at.id if at else None,
-        task=run.id,
-        answers=True,
-        remembered=result.reminded,
-    )
+    say = partial(messages.say, tx, session, run.principal_id, result.entry, label=label, origin=result.origin)
+    answer = await say(address=at.id if at else None, task=run.id, answers=True, remembered=result.reminded)
     if result.reply is not None:
         await steps.model_called(tx, run, result.reply, answer.id)
     return answer

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import structlog
@@ -97,7 +98,7 @@ class TriggerOrigin(Origin):
         if at is None or await triggers.failed_this_hour(tx, run.principal_id, source, run.id):
             return None
         notice = trigger_failed(source, reason)
-        return await self.proactive.say(tx, at, run.principal_id, notice, label=Label.OWNER, origin="gateway")
+        return await self.proactive.say(tx, at, run.principal_id, notice, label=Label.OWNER)
 
 
 NO_CHAT = "no chat to deliver to"
@@ -180,9 +181,7 @@ class TaskOrigin(Origin):
         id = str(ended.run.id)[:SHORT]
         notice = Notice(f"The task {id} failed: {reason}")
         again = Button("Try again", f"/tasks retry {id}")
-        return await self.proactive.say(
-            tx, at, ended.run.principal_id, notice, label=Label.OWNER, origin="gateway", buttons=(again,)
-        )
+        return await self.proactive.say(tx, at, ended.run.principal_id, notice, label=Label.OWNER, buttons=(again,))
 
 
 MAX_REASON = 500
@@ -238,22 +237,14 @@ class UnattendedFinisher:
     async def _deliver(
         self, tx: Connection, ended: UnattendedResult, sent: Abridged, answer: MessageRow, at: AddressRow | None
     ) -> MessageRow | None:
-        run = ended.run
+        run, whose = ended.run, ended.run.principal_id
         if at is None:
             log.warning("run.undeliverable")
             return None
-        return await self.proactive.say(
-            tx,
-            at,
-            run.principal_id,
-            AssistantText(answer.text),
-            label=answer.label,
-            origin=ended.assignment.origin,
-            task=run.id,
-            sent=sent.text,
-            files=await sent.keep(tx, run.principal_id, answer.label),
-            heading=heading(ended.assignment.heading, answer.label, ended.own),
-        )
+        asked, said = ended.assignment, AssistantText(answer.text)
+        files = await sent.keep(tx, whose, answer.label)
+        say = partial(self.proactive.say, tx, at, whose, said, label=answer.label, origin=asked.origin, task=run.id)
+        return await say(sent=sent.text, files=files, heading=heading(asked.heading, answer.label, ended.own))
 
 
 def _reason(result: TurnResult, role: Role) -> str | None:

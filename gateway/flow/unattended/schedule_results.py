@@ -1,6 +1,7 @@
 """Results of schedules: followed until they are delivered, and alerts when a schedule starts to fail or works again."""
 
 import asyncio
+from functools import partial
 
 import structlog
 
@@ -39,7 +40,7 @@ async def alert_failure(
         log.warning("schedule.alert_not_sent", schedule=schedule.id)
         return None
     await schedule_runs.set_failing(tx, schedule.id, failing=True)
-    return await proactive.say(tx, at, at.principal_id, notice, label=schedule.label, origin="gateway")
+    return await proactive.say(tx, at, at.principal_id, notice, label=schedule.label)
 
 
 async def alert_recovery(
@@ -52,7 +53,7 @@ async def alert_recovery(
     if at is None:
         return None
     notice = schedule_works(schedule.definition)
-    return await proactive.say(tx, at, at.principal_id, notice, label=schedule.label, origin="gateway")
+    return await proactive.say(tx, at, at.principal_id, notice, label=schedule.label)
 
 
 RETRY_SECONDS = 5.0
@@ -159,18 +160,10 @@ class DeliveryFollowUp:
         parts = await outbox.of_message(tx, said.id)
         files = [part.file_id for part in parts if part.file_id is not None]
         top = heading(name, said.label, Label.OWNER) if said.text.startswith("From ") else ""
-        told = await self._proactive.say(
-            tx,
-            at,
-            outcome.principal_id,
-            AssistantText(said.text.removeprefix(f"{top}\n\n")),
-            label=said.label,
-            origin=said.origin,
-            task=outcome.task_id,
-            sent=parts[0].text.removeprefix(f"{top}\n\n") if files else None,
-            files=files,
-            heading=top,
-        )
+        text = AssistantText(said.text.removeprefix(f"{top}\n\n"))
+        sent = parts[0].text.removeprefix(f"{top}\n\n") if files else None
+        say = partial(self._proactive.say, tx, at, outcome.principal_id, text, label=said.label, origin=said.origin)
+        told = await say(task=outcome.task_id, sent=sent, files=files, heading=top)
         await schedule_runs.set_message(tx, outcome.task_id, told.id)
         return told
 

@@ -7,7 +7,7 @@ from typing import Literal, assert_never
 
 from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.conversation.inbound import Address, Inbound
-from gateway.domain.ids import AddressId, EntryId, InboxId, JournalId, MessageId, PrincipalId, SessionId
+from gateway.domain.ids import AddressId, EntryId, InboxId, MessageId, PrincipalId, SessionId
 from gateway.domain.people.access import identity_of
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
@@ -35,7 +35,6 @@ class InboxRow:
     message_id: MessageId | None
     handled_at: datetime | None
     entry_id: EntryId
-    journal_id: JournalId | None
     files: int
     """Files that came with a command, which takes none."""
     sender: str

@@ -30,7 +30,7 @@ _WEAK_SCORE, _WEAK_WORDS = 6.5, 0.34
 _WEAK_WORDS_ALONE = 0.08
 _HYBRID = """
 select found.score, found.words, found.cosine, found.shown, r.*
-from hybrid_search($1, $13, $14, $15, {}, $16, $17, $18) with ordinality found (id, score, words, cosine, shown, place)
+from hybrid_search($1, $13, $14, $15, {}, $16, 0, 0) with ordinality found (id, score, words, cosine, shown, place)
 left join remembered r on r.id = found.id and found.shown order by found.place"""
 
 
@@ -70,28 +70,18 @@ async def hybrid(
     vector: Sequence[float] | None = None,
     model: str | None = None,
     prior: Prior | None = None,
-    importance: float = 0.0,
-    recency: float = 0.0,
 ) -> Ranked:
     """The `k` best rows for the lexemes of a query and its vector by `model`, either of which may be missing.
 
-    Nothing matching the filter is lost: a search by vector returns `k` rows if as many match. `importance` and
-    `recency` are weights; 5 makes an important or new row as good as one that has all words of the query.
-    Raises `WrongDimension`.
+    Nothing matching the filter is lost: a search by vector returns `k` rows if as many match. Raises `WrongDimension`.
     """
     if k < 1 or not (words or vector):
         return Ranked((), 0)
     number = None if vector is None or model is None else await _model(conn, model, len(vector))
-    rows = await conn.fetch(
-        _HYBRID.format(FILTER),
-        *filtering(principal, _indexed(which)),
-        list(words),
-        None if number is None or vector is None else _literal(vector),
-        number,
-        min(k if prior is None else max(k, POOL), MAX_HITS),
-        importance,
-        recency,
-    )
+    literal = None if number is None or vector is None else _literal(vector)
+    most = min(k if prior is None else max(k, POOL), MAX_HITS)
+    values = (*filtering(principal, _indexed(which)), list(words), literal, number, most)
+    rows = await conn.fetch(_HYBRID.format(FILTER), *values)
     hits = [_hit(row) for row in rows if row["id"] is not None]
     lifts = [(0.0 if prior is None else prior(hit), hit) for hit in hits]
     scored = [(hit.score + lift, hit) for lift, hit in lifts if lift is not None]

@@ -71,7 +71,6 @@ class JournalRow:
     summary: str
     opened_at: datetime
     closed_at: datetime | None
-    filed_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

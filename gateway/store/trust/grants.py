@@ -50,7 +50,6 @@ class GrantRow:
 
     id: GrantId
     principal_id: PrincipalId
-    given_by: PrincipalId
     tool: str
     act: ToolClass
     arguments: JsonObject
@@ -60,7 +59,6 @@ class GrantRow:
     times_left: int
     sum_left: Decimal | None
     expires_at: datetime
-    revoked_at: datetime | None
     created_at: datetime
 
     @property

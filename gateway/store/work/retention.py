@@ -31,19 +31,21 @@ set calls = u.calls + excluded.calls, tokens_in = u.tokens_in + excluded.tokens_
     tokens_out = u.tokens_out + excluded.tokens_out, tokens_cached = u.tokens_cached + excluded.tokens_cached,
     cost_usd = u.cost_usd + excluded.cost_usd
 """
-# Rows of a run whose delivery is not decided yet are read once more.
-_DELIVERIES = """
+DELIVERIES = """
 delete from outbox where id in (
   select id from outbox o where state in ('sent', 'failed', 'uncertain') and created_at < $1
     and not exists (select from schedule_runs r where r.message_id = o.message_id
                     and r.delivered_at is null and r.error is null)
   order by id limit $2)
 """
-# The row stays: its key keeps an old journal from being stored once more.
-_BUTTONS = """
+"""What was sent or given up; rows of a run whose delivery is not decided yet are read once more."""
+BUTTONS = """
 update inbox set text = '' where id in (
   select id from inbox where kind = 'button' and text <> '' and handled_at < $1 order by id limit $2)
 """
+"""What buttons said. The row stays: its key keeps an old journal from being stored once more."""
+THOUGHTS = "delete from thoughts where message_id in (select message_id from thoughts where created_at < $1 limit $2)"
+"""The thinking of models, which no prompt, memory or journal has."""
 
 
 async def clear_trees(tx: Connection, before: datetime, limit: int = BATCH) -> list[TaskId]:
@@ -56,14 +58,9 @@ async def clear_trees(tx: Connection, before: datetime, limit: int = BATCH) -> l
     return over
 
 
-async def clear_deliveries(tx: Connection, before: datetime, limit: int = BATCH) -> int:
-    """Clear what was sent or given up before then; returns how many rows."""
-    return row_count(await tx.execute(_DELIVERIES, before, limit))
-
-
-async def clear_buttons(tx: Connection, before: datetime, limit: int = BATCH) -> int:
-    """Empty what buttons said before then; returns how many rows."""
-    return row_count(await tx.execute(_BUTTONS, before, limit))
+async def clear(tx: Connection, what: str, before: datetime) -> int:
+    """Clear a batch of `DELIVERIES`, `BUTTONS` or `THOUGHTS` from before then; returns how many rows."""
+    return row_count(await tx.execute(what, before, BATCH))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +93,3 @@ async def largest(conn: Connection, today: date, most: int) -> Sequence[TableSiz
                where name = c.relname and day >= $1::date - 31 order by day limit 1) s on true
              where c.relnamespace = 'supaclaw'::regnamespace and c.relkind = 'r' order by 2 desc limit $2"""
     return [TableSize(**row) for row in await conn.fetch(sql, today, most)]
-
-
-async def clear_thoughts(tx: Connection, before: datetime, limit: int = BATCH) -> int:
-    """Delete the thinking of models from before then, which no prompt, memory or journal has; returns how many."""
-    sql = "delete from thoughts where message_id in (select message_id from thoughts where created_at < $1 limit $2)"
-    return row_count(await tx.execute(sql, before, limit))

@@ -8,7 +8,7 @@ import pytest
 from gateway.domain.channels.channel import Capabilities
 from gateway.domain.principals import Label
 from gateway.flow.approvals import questions
-from gateway.flow.inbound.revisions import NO_COMMAND
+from gateway.flow.inbound.persistence import NO_COMMAND
 from gateway.flow.live import MessageStored
 from gateway.store.connection.pool import Database
 from gateway.store.memory import indexing

@@ -12,7 +12,7 @@ from gateway.domain.channels.routing import Ignore
 from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.errors import DiskFull
 from gateway.domain.principals import Label
-from gateway.flow.inbound.companions import Companions
+from gateway.flow.inbound.acceptance import Companions
 from gateway.flow.journal.journal import Journal
 from gateway.store.connection.pool import Database
 from gateway.store.transcript import unread

@@ -46,8 +46,8 @@ async def test_it_is_erased_with_its_conversation_and_ends_by_itself(path: Messa
         await path.ask("and?")
     async with path.database.transaction() as tx:
         [at] = [row[0] for row in await tx.fetch("select created_at from thoughts")]
-        assert await retention.clear_thoughts(tx, at, 10) == 0
-        assert await retention.clear_thoughts(tx, at + timedelta(seconds=1), 10) == 1
+        assert await retention.clear(tx, retention.THOUGHTS, at) == 0
+        assert await retention.clear(tx, retention.THOUGHTS, at + timedelta(seconds=1)) == 1
 
 
 class Thinks(FakeModel):
