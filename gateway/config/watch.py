@@ -127,15 +127,9 @@ async def _changes(folder: Path, look_every: float) -> AsyncGenerator[None, None
     """Yield when something may have changed in `folder`; without file events, at every interval."""
     from watchfiles import awatch
 
-    milliseconds = int(look_every * 1000)
+    wait = int(look_every * 1000)
     events = awatch(
-        folder,
-        watch_filter=None,
-        recursive=False,
-        debounce=400,
-        step=100,
-        rust_timeout=milliseconds,
-        yield_on_timeout=True,
+        folder, watch_filter=None, recursive=False, debounce=400, step=100, rust_timeout=wait, yield_on_timeout=True
     )
     try:
         async with aclosing(events):

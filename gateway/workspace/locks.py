@@ -286,10 +286,8 @@ def _files(root: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
             with suppress(OSError):
                 status = os.lstat(os.path.join(folder, name))
                 if status.st_size <= MAX_LOCKED_BYTES:
-                    yield (
-                        "/".join((*parts, name)),
-                        (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),
-                    )
+                    state = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+                    yield "/".join((*parts, name)), state
 
 
 def _searched(parts: tuple[str, ...]) -> bool:
