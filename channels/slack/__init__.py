@@ -1,6 +1,5 @@
 """Slack over Socket Mode, with slack_sdk; the gateway needs no public address."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -8,7 +7,7 @@ from pydantic import Field, SecretStr, field_validator
 
 from channels.slack.channel import Slack, preload
 from channels.slack.client import Client
-from gateway.domain.channels.channel import Channel, ChannelFacts
+from gateway.domain.channels.channel import Channel, ChannelFacts, Menu
 from gateway.domain.channels.platform import Logger
 from gateway.domain.settings import ChannelSettings, HttpUrl
 
@@ -52,9 +51,7 @@ class Settings(ChannelSettings):
         return _checked(token, "xapp-", "Basic Information, App-Level Tokens")
 
 
-def create(
-    settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path, facts: ChannelFacts
-) -> Channel:
+def create(settings: Settings, *, commands: Menu, log: Logger, data: Path, facts: ChannelFacts) -> Channel:
     """The channel, not yet open; people may write the names in `commands` as `!name`.
 
     `facts` store what Slack can't be asked for: the threads that the agent takes part in, and unfinished messages.

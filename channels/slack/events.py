@@ -72,11 +72,8 @@ class SentMessage:
 
     def calls(self, account: AppAccount) -> bool:
         """Whether it is an edit that adds a mention of the app."""
-        return (
-            self.edited_at is not None
-            and account.user_id in self.people
-            and account.user_id not in mentioned(self.before)
-        )
+        me = account.user_id
+        return self.edited_at is not None and me in self.people and me not in mentioned(self.before)
 
     def inbound(
         self,
@@ -123,11 +120,8 @@ class SentMessage:
 
 
 def _attachments(files: Sequence[File]) -> tuple[Attachment, ...]:
-    return tuple(
-        Attachment(file.id, file.name.replace("\0", ""), file.mimetype, file.size)
-        for file in files[:50]
-        if not file.is_gone
-    )
+    kept = (file for file in files[:50] if not file.is_gone)
+    return tuple(Attachment(file.id, file.name.replace("\0", ""), file.mimetype, file.size) for file in kept)
 
 
 def as_command(text: str, commands: Set[str]) -> str:

@@ -91,11 +91,8 @@ class CachedFacts:
         before = self._unsaved
         if changes := before | more:
             await self._facts.save(changes)
-        self._unsaved = {
-            name: value
-            for name, value in self._unsaved.items()
-            if name not in more and (name not in before or before[name] != value)
-        }
+        newer = (item for item in self._unsaved.items() if item not in before.items())
+        self._unsaved = {name: value for name, value in newer if name not in more}
 
 
 def facts_in_file(path: Path) -> Mapping[str, str]:

@@ -113,7 +113,7 @@ def _bare_app(client: Client) -> "AsyncApp":
     from slack_bolt.async_app import AsyncApp
     from slack_bolt.authorization import AuthorizeResult
 
-    async def authorize_from_memory(context: "AsyncBoltContext") -> AuthorizeResult:
+    async def authorize(context: "AsyncBoltContext") -> AuthorizeResult:
         context["client"] = client.web  # Bolt's own copy would use the environment's proxy for an API of your own
         account, token = await client.account(), client.bot_token
         return AuthorizeResult(
@@ -128,9 +128,7 @@ def _bare_app(client: Client) -> "AsyncApp":
         raise error
 
     web, name = client.web, "slack_bolt"  # also the name of a logger, which is silenced
-    app = AsyncApp(
-        name=name, logger=web.logger, client=web, authorize=authorize_from_memory, process_before_response=True
-    )
+    app = AsyncApp(name=name, logger=web.logger, client=web, authorize=authorize, process_before_response=True)
     app.error(fail)
     return app
 

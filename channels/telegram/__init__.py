@@ -1,7 +1,6 @@
 """Telegram, by long polling or webhook, over aiogram."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from secrets import token_urlsafe
 from types import MappingProxyType
@@ -10,7 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from channels.telegram.channel import Telegram, preload
-from gateway.domain.channels.channel import Channel, ChannelFacts
+from gateway.domain.channels.channel import Channel, ChannelFacts, Menu
 from gateway.domain.channels.platform import Logger
 from gateway.domain.settings import ChannelSettings, HttpUrl
 
@@ -52,9 +51,7 @@ class Settings(ChannelSettings):
         return self
 
 
-def create(
-    settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path, facts: ChannelFacts
-) -> Channel:
+def create(settings: Settings, *, commands: Menu, log: Logger, data: Path, facts: ChannelFacts) -> Channel:
     """The channel, not yet open; `commands` are names and descriptions for the menu. `data` and `facts` are unused."""
     del data, facts
     webhook_secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else token_urlsafe(32)

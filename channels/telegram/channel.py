@@ -1,7 +1,7 @@
 """Telegram as a channel."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from channels.telegram.reception import Polling, PollTimeouts, Webhook
 from channels.telegram.sdk import load_aiogram
-from gateway.domain.channels.channel import Accept, Capabilities, Drafts, Outgoing, WebhookReply
+from gateway.domain.channels.channel import Accept, Capabilities, Drafts, Menu, Outgoing, WebhookReply
 from gateway.domain.channels.platform import Logger, PlatformError, Recovery, TokenRefused, TooFast
 from gateway.domain.conversation.inbound import Address, Attachment
 from gateway.domain.errors import OwnerMustAct
@@ -39,7 +39,7 @@ class Telegram:
     api_base: str | None
     webhook_url: str | None
     webhook_secret: str
-    commands: Sequence[tuple[str, str]]
+    commands: Menu
     log: Logger
     rich: bool = True
     timeouts: PollTimeouts = field(default_factory=PollTimeouts)

@@ -225,9 +225,8 @@ class Client:
         """Yield the bytes of a file, at most `MAX_DOWNLOAD`; raises `FetchFailed` or `FetchDelayed`."""
         name, left = attachment.name or "the file", MAX_DOWNLOAD
         try:
-            path = (
-                await self._session.call("getFile", _File.model_validate, BRIEF_SECONDS, file_id=attachment.ref)
-            ).file_path
+            file = await self._session.call("getFile", _File.model_validate, BRIEF_SECONDS, file_id=attachment.ref)
+            path = file.file_path
             if path.startswith("/"):
                 raise FetchFailed(f"{name} cannot be fetched: the Bot API server runs with --local; start it without")
             async for piece in self._session.download(path):
@@ -258,11 +257,8 @@ def message_number(platform_id: str) -> int | None:
 
 def _keyboard(buttons: Sequence[Button]) -> Mapping[str, object] | None:
     """Up to three buttons in a row, more in a column; those with values over 64 bytes are left out."""
-    keys = [
-        {"text": button.label, "callback_data": button.value}
-        for button in buttons
-        if button.label and 0 < len(button.value.encode()) <= 64
-    ]
+    shown = (button for button in buttons if button.label and 0 < len(button.value.encode()) <= 64)
+    keys = [{"text": button.label, "callback_data": button.value} for button in shown]
     return {"inline_keyboard": [keys] if len(keys) <= 3 else [[key] for key in keys]} if keys else None
 
 

@@ -67,16 +67,13 @@ def _rebuild(names: dict[str, object]) -> Callable[..., bool | None]:
     """A `model_rebuild` that only notes the names that aiogram passes at import, and builds when called without."""
     inherited = vars(BaseModel)[_REBUILD]
 
-    def model_rebuild(
-        cls: type[BaseModel], *, force: bool = False, raise_errors: bool = True, **where: Any
-    ) -> bool | None:
+    def rebuild(cls: type[BaseModel], *, force: bool = False, raise_errors: bool = True, **where: Any) -> bool | None:
         told = where.get("_types_namespace")
         if told is not None:
             names.update(told if not names else {})
             return None
-        built: bool | None = inherited.__get__(None, cls)(
-            force=force, raise_errors=raise_errors, _types_namespace=names
-        )
+        build = inherited.__get__(None, cls)
+        built: bool | None = build(force=force, raise_errors=raise_errors, _types_namespace=names)
         return built
 
-    return model_rebuild
+    return rebuild

@@ -1,12 +1,12 @@
 """WhatsApp, as a linked device, over neonize."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from channels.whatsapp.channel import WhatsApp
 from channels.whatsapp.sdk import preload
 from channels.whatsapp.store import Store
-from gateway.domain.channels.channel import Channel, ChannelFacts
+from gateway.domain.channels.channel import Channel, ChannelFacts, Menu
 from gateway.domain.channels.platform import Logger
 from gateway.domain.settings import ChannelSettings
 
@@ -25,9 +25,7 @@ class Settings(ChannelSettings):
     )
 
 
-def create(
-    settings: Settings, *, commands: Sequence[tuple[str, str]], log: Logger, data: Path, facts: ChannelFacts
-) -> Channel:
+def create(settings: Settings, *, commands: Menu, log: Logger, data: Path, facts: ChannelFacts) -> Channel:
     """The channel, not yet open; `data` stores the session of the linked device. `commands` and `facts` are unused."""
     del settings, commands, facts
     return WhatsApp(store=Store(data), log=log)

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +17,7 @@ from gateway.config.data.keys import read_keys
 from gateway.config.load import parse
 from gateway.config.model import Config
 from gateway.config.watch import ConfigWatch
+from gateway.domain.channels.channel import Menu
 from gateway.domain.errors import TryAgainLater
 from gateway.flow.channels.supervisor import ChannelSpec, channel_specs
 from gateway.flow.outbound.proactive import Notices
@@ -36,7 +37,7 @@ class Admission:
     core: Core
     notices: Notices
     worker: Worker
-    menu: Sequence[tuple[str, str]]
+    menu: Menu
     open_channels: OpenChannels | None
     """Opens these channels and closes all others; None if another process runs the channels."""
 

@@ -49,9 +49,7 @@ class CommandGroup(TyperGroup):
         lines = [(f"{name:{width}}", self.commands[name]) for name in self.order]
         for heading, rows in groupby(lines, lambda row: getattr(row[1], "rich_help_panel", None)):
             with formatter.section(heading or "Commands"):
-                formatter.write_dl(
-                    [(name, each.get_short_help_str(formatter.width - 6 - width)) for name, each in rows]
-                )
+                formatter.write_dl([(name, one.get_short_help_str(formatter.width - 6 - width)) for name, one in rows])
 
 
 class LazyCommand(TyperCommand):

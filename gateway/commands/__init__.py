@@ -194,8 +194,6 @@ def discover() -> dict[str, Command]:
         except Exception as exc:
             raise OwnerMustAct(f"command /{module.name} cannot be loaded: {exc}; fix or remove its file") from exc
         if not isinstance(command, Command):
-            raise OwnerMustAct(
-                f"command /{module.name} cannot be loaded: its `command` is not a Command; fix or remove its file"
-            )
+            raise OwnerMustAct(f"command /{module.name}: its `command` is not a Command; fix or remove its file")
         found[command.name] = command
     return found

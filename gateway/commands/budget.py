@@ -16,9 +16,8 @@ async def run(ctx: CommandContext) -> CommandReply:
     now = ctx.clock.now()
     accounts = await budgets.accounts(ctx.tx, now, await budgets.settled_cost(ctx.tx, now))
     unpriced = await budgets.unpriced(ctx.tx, now)
-    return CommandReply(
-        await (_raised(ctx, accounts, unpriced) if ctx.argument else _overview(ctx, accounts, unpriced))
-    )
+    answer = _raised if ctx.argument else _overview
+    return CommandReply(await answer(ctx, accounts, unpriced))
 
 
 async def _overview(ctx: CommandContext, accounts: Accounts, unpriced: Unpriced) -> str:

@@ -1,5 +1,6 @@
 """/resume: continue an earlier conversation, here."""
 
+from gateway.agent.conversation.branches import BUSY
 from gateway.commands import Command, CommandContext, CommandReply, end_session
 from gateway.domain.time import day_stamp
 from gateway.store.delivery import addresses
@@ -8,7 +9,6 @@ from gateway.store.work import tasks
 
 SHORTEST = 6
 WHICH = "Write /resume and the beginning of an id; the Conversations page and `supaclaw sessions` list them."
-BUSY = "Your last message isn't answered yet; wait, or write /stop, then try again."
 READ_ONLY = "You can read that conversation but not continue it: a program, a schedule or an import made it."
 
 

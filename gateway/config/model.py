@@ -321,16 +321,17 @@ class Config(Section):
     database: DatabaseSettings = Field(DatabaseSettings(), description="Where Postgres is.")
 
 
-_OBJECT = TypeAdapter(dict[str, JsonValue])
+OBJECT = TypeAdapter(dict[str, JsonValue])
+"""Any JSON object."""
 _REFERENCE: JsonValue = {"type": "string", "pattern": "^\\$(env|secret):.+"}
 _SCALAR_TYPES = ("integer", "number", "boolean")
 
 
 def json_schema() -> dict[str, JsonValue]:
     """The schema, draft 2020-12; numbers and booleans may also be `$env:` or `$secret:` references."""
-    plain = _OBJECT.validate_python(Config.model_json_schema())
+    plain = OBJECT.validate_python(Config.model_json_schema())
     own: JsonValue = {"type": "string", "description": "Where an editor finds this schema."}
-    plain["properties"] = {**_OBJECT.validate_python(plain["properties"]), "$schema": own}
+    plain["properties"] = {**OBJECT.validate_python(plain["properties"]), "$schema": own}
     described = {key: allow_references(value) for key, value in plain.items()}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **described}
 

@@ -90,7 +90,7 @@ Hours = Annotated[
 ]
 
 
-_LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def parse_public_url(text: str) -> str:
@@ -99,7 +99,7 @@ def parse_public_url(text: str) -> str:
         url = Url(text.strip())
     except ValidationError:
         raise ValueError('must be an address such as "https://claw.example.org"') from None
-    if url.scheme != "https" and not (url.scheme == "http" and url.host in _LOOPBACK_HOSTS):
+    if url.scheme != "https" and not (url.scheme == "http" and url.host in LOOPBACK_HOSTS):
         raise ValueError("must begin with https:// (http:// only for localhost)")
     origin = str(Url.build(scheme=url.scheme, host=url.host or "", port=url.port))
     if str(url) != origin:

@@ -25,13 +25,13 @@ Value = TypeVar("Value")
 class ConfigWatch:
     """Keeps the last valid configuration in `current`.
 
-    `_parse` turns the file's text into a `Config` or raises `ConfigError`, whose text goes to `_on_rejected`. The file
+    `parse` turns the file's text into a `Config` or raises `ConfigError`, whose text goes to `_on_rejected`. The file
     is also polled every `_look_every` seconds: a mounted file can change without an event.
     """
 
     _path: Path
     current: Config
-    _parse: Callable[[str], Config]
+    parse: Callable[[str], Config]
     _on_rejected: Callable[[str], Awaitable[None]]
     _look_every: float = 5.0
     _keys: Callable[[], Mapping[str, str]] = field(kw_only=True)
@@ -46,10 +46,6 @@ class ConfigWatch:
     def subscribe(self, callback: Callable[[Config], Awaitable[None]]) -> None:
         """Call `callback` with each later configuration; its errors are logged and do not affect the others."""
         self._subscribers.append(callback)
-
-    def parse(self, text: str) -> Config:
-        """The configuration in a text; raises `ConfigError`."""
-        return self._parse(text)
 
     async def handled(self, text: str) -> bool:
         """Wait until a file with this text has been handled; returns whether every subscriber applied it."""
@@ -97,7 +93,7 @@ class ConfigWatch:
         self._seen = (text, problem, keys)
         if text is None:
             raise ConfigError(problem or f"{self._path} is gone")
-        return self._parse(text)
+        return self.parse(text)
 
     async def _apply(self, config: Config) -> bool:
         web = self.current.web.model_copy(update={"allowed_hosts": config.web.allowed_hosts})
@@ -127,15 +123,9 @@ async def _changes(folder: Path, look_every: float) -> AsyncGenerator[None, None
     """Yield when something may have changed in `folder`; without file events, at every interval."""
     from watchfiles import awatch
 
-    milliseconds = int(look_every * 1000)
+    wait = int(look_every * 1000)
     events = awatch(
-        folder,
-        watch_filter=None,
-        recursive=False,
-        debounce=400,
-        step=100,
-        rust_timeout=milliseconds,
-        yield_on_timeout=True,
+        folder, watch_filter=None, recursive=False, debounce=400, step=100, rust_timeout=wait, yield_on_timeout=True
     )
     try:
         async with aclosing(events):

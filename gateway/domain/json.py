@@ -17,3 +17,8 @@ def json_or_text(text: str) -> JsonValue:
     except (ValueError, RecursionError):
         return text
     return value
+
+
+def text_or_json(value: object) -> str:
+    """The text itself, or another value in JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

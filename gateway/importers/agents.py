@@ -12,18 +12,17 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, ValidationError
 
 from gateway.domain.memory.imports import Damaged, ImportedSession, Passed, Record
 from gateway.domain.principals import Label
 from gateway.importers import Part, Source
-from gateway.importers.records.files import Reader
+from gateway.importers.records.files import OBJECT, Reader
 from gateway.importers.records.texts import day_of, said, text_of, text_or_empty
 
 SILENT = frozenset({"HEARTBEAT_OK", "NO_REPLY"})
 """Answers that OpenClaw doesn't show."""
 
-_EVENT = TypeAdapter(dict[str, JsonValue])
 _NOTES = {
     "passport": ("memories.jsonl",),
     "memory-md": ("MEMORY.md", "memory/MEMORY.md", "memories/MEMORY.md"),
@@ -59,9 +58,8 @@ class _Home:
                 yield from self._database(file, seen)
             files = sorted(root.glob(self.transcripts))
             for file in (file for file in files if file.stem not in seen):
-                lines = (
-                    (line.number, "" if line.cut else line.text) for line in reader.lines(file) if line.text.strip()
-                )
+                filled = (line for line in reader.lines(file) if line.text.strip())
+                lines = ((line.number, "" if line.cut else line.text) for line in filled)
                 yield from _session(file.stem, file.name, lines)
             if seen or files:
                 return
@@ -104,7 +102,7 @@ def _session(key: str, name: str, events: Iterable[tuple[int, str]]) -> Iterator
     for number, text in events:
         place = f"{name}:{number}"
         try:
-            yield from _event(_EVENT.validate_python(json.loads(text)), place)
+            yield from _event(OBJECT.validate_python(json.loads(text)), place)
         except (ValueError, RecursionError, ValidationError):
             yield Damaged(place, "this line is not valid JSON, or longer than 1 MiB; skipped")
 

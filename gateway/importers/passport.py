@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import AliasPath, BaseModel, Field, JsonValue, TypeAdapter
+from pydantic import AliasPath, BaseModel, Field, JsonValue
 
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory.imports import (
@@ -26,7 +26,7 @@ from gateway.domain.memory.memories import Category, Kind
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import json_text
 from gateway.importers import Part, Source
-from gateway.importers.records.files import Reader, read_head
+from gateway.importers.records.files import OBJECT, Reader, read_head
 from gateway.workspace.journal.writer import journal_key
 
 FILE = "memories.jsonl"
@@ -58,9 +58,6 @@ class _Line(Carried):
     messages: tuple[_Message, ...] = Field((), validation_alias=AliasPath("learned_from", "messages"))
 
 
-_FIELDS = TypeAdapter(dict[str, JsonValue])
-
-
 def seal_of(data: Path, principal: PrincipalId) -> Callable[[str], str]:
     """The function that seals lines of one person: their MAC by the key of this gateway's journals."""
     key = journal_key(data / "keys" / "journal")
@@ -69,7 +66,7 @@ def seal_of(data: Path, principal: PrincipalId) -> Callable[[str], str]:
 
 def sealed(line: str, seal: Callable[[str], str]) -> str:
     """A line with its seal."""
-    fields = _FIELDS.validate_json(line)
+    fields = OBJECT.validate_json(line)
     return json_text({**fields, "mac": seal(_canonical(fields))})
 
 
@@ -79,7 +76,7 @@ def _canonical(fields: dict[str, JsonValue]) -> str:
 
 def _unsealed(text: str, reader: Reader) -> tuple[dict[str, JsonValue], bool]:
     """The fields of a line, and whether this gateway has sealed them."""
-    fields = _FIELDS.validate_json(text)
+    fields = OBJECT.validate_json(text)
     mac = str(fields.pop("mac", ""))
     return fields, hmac.compare_digest(mac.encode(), reader.seal(_canonical(fields)).encode())
 

@@ -71,11 +71,8 @@ def checked_zip(source: Path, *, office: bool, locked: bool = False) -> Iterator
             raise Unreadable("it's encrypted with AES, which isn't supported for .zip; unpack it and send the files")
         if not locked and any(entry.flag_bits & _LOCKED for entry in entries):
             raise Unreadable(LOCKED)
-        if (
-            len(entries) > MAX_ENTRIES
-            or unpacked > MAX_UNPACKED_BYTES
-            or unpacked > max(_HARMLESS, MAX_RATIO * source.stat().st_size)
-        ):
+        most = min(MAX_UNPACKED_BYTES, max(_HARMLESS, MAX_RATIO * source.stat().st_size))
+        if len(entries) > MAX_ENTRIES or unpacked > most:
             raise Unreadable(f"the file would unpack to {len(entries)} files of {unpacked >> 20} MB, more than is read")
         parts = (entry for entry in entries if office and entry.filename.lower().endswith(_XML))
         if any(_DECLARATION.search(archive.read(part)) for part in parts):

@@ -39,7 +39,15 @@ from gateway.llm.errors import Cooldowns, ErrorKind, ModelError, scrub
 from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.protocol.wire import texts_of
 from gateway.llm.protocol.written_calls import unreadable_call, written_call
-from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ProviderReply, Providers, ThinkingEnded
+from gateway.llm.provider import (
+    KeepAlive,
+    Provider,
+    ProviderEvent,
+    ProviderEvents,
+    ProviderReply,
+    Providers,
+    ThinkingEnded,
+)
 from gateway.llm.vendors import IMAGES, split_model, vendor
 
 log = structlog.get_logger(__name__)
@@ -288,9 +296,7 @@ async def try_once(
                 yield event
 
 
-async def _next_event(
-    events: AsyncGenerator[ProviderEvent, None], max_silence: float, last_progress: float
-) -> ProviderEvent | None:
+async def _next_event(events: ProviderEvents, max_silence: float, last_progress: float) -> ProviderEvent | None:
     """The next event; the answer has not grown since `last_progress`."""
     longest_idle = _KEEP_ALIVE_FACTOR * max_silence
     silent, idle = asyncio.get_running_loop().time() + max_silence, last_progress + longest_idle

@@ -173,10 +173,7 @@ class ModelClient:
         """A recording of the text, and its cost; tried once. Raises `ModelError`."""
         provider = self._services.providers.of(model)
         if not isinstance(provider, Speaker):
-            raise ModelError(
-                ErrorKind.BAD_REQUEST,
-                f"{model} can't read texts aloud; set voice.model to one that can, such as {_SPEAKER}",
-            )
+            raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot speak; set voice.model, such as to {_SPEAKER}")
         with self._scrubbing(model):
             sound = await provider.speak(model, voice, text)
         return sound, Usage(estimate(text), cost_usd=self._services.prices.speech(model, text))

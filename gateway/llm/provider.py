@@ -38,6 +38,7 @@ class ThinkingEnded:
 
 ProviderEvent: TypeAlias = TextDelta | ThinkingDelta | KeepAlive | ThinkingEnded | ProviderReply
 """A `TextDelta` without text: the answer grew by a call, or by something that isn't shown."""
+ProviderEvents: TypeAlias = AsyncGenerator[ProviderEvent, None]
 
 
 class Provider(Protocol):
@@ -46,7 +47,7 @@ class Provider(Protocol):
     A provider without a set-up, or without connections of its own, inherits `warm` and `close`, which do nothing.
     """
 
-    def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> AsyncGenerator[ProviderEvent, None]:
+    def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> ProviderEvents:
         """Yield deltas, then exactly one `ProviderReply`; raises `ModelError`. Closing it closes the connection."""
 
     async def warm(self) -> None:

@@ -334,11 +334,8 @@ class UnknownVendor(OwnerMustAct):
 
     def __init__(self, vendors: tuple[Vendor, ...]) -> None:
         titles = " or ".join(each.title for each in vendors)
-        which = (
-            f"this key may be from {titles}"
-            if len(vendors) < len(VENDORS_WITH_KEYS)
-            else "this key doesn't look like any provider's"
-        )
+        few = len(vendors) < len(VENDORS_WITH_KEYS)
+        which = f"this key may be from {titles}" if few else "this key doesn't look like any provider's"
         super().__init__(f"{which}; choose the provider")
         self.vendors = vendors
 

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from pydantic import BaseModel, Field, ValidationError
 
 from gateway.domain.conversation.tools import Operation, RequestPart
-from gateway.domain.json import Json
+from gateway.domain.json import Json, text_or_json
 from gateway.net.addresses import Rules, parse_url, redirect_target
 from gateway.net.errors import NetError
 from gateway.net.fetch import load_client, redirection
@@ -101,25 +101,22 @@ async def _answered(http: "AsyncClient", request: Outgoing) -> ApiResponse:
 
 def _segment(name: str, value: Json) -> str:
     """A value as one segment of a path: never another path, even at a server that decodes slashes."""
-    text = _text(value)
+    text = text_or_json(value)
     if not text or {".", ".."} & set(text.replace("\\", "/").split("/")):
         raise NetError("invalid_arguments", f"{name} can't be a part of an address.")
     return quote(text, safe="")
 
 
 def _pairs(name: str, value: Json) -> list[tuple[str, str]]:
-    return [(name, _text(each)) for each in value] if isinstance(value, list | tuple) else [(name, _text(value))]
+    values = value if isinstance(value, list | tuple) else [value]
+    return [(name, text_or_json(each)) for each in values]
 
 
 def _header(name: str, value: Json) -> str:
-    text = _text(value)
+    text = text_or_json(value)
     if not text.isascii() or not text.isprintable() or "${" in text:
         raise NetError("invalid_arguments", f"{name} is sent in a header: only plain ASCII can be, and no secret.")
     return text
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 DEFAULT_TOKEN_SECONDS = 600

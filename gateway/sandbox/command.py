@@ -84,10 +84,10 @@ def parse_command(request: bytes) -> Command:
     """The command in packed bytes."""
     values = json.loads(request)
     limits, tier = Limits(**values.pop("limits")), Tier(values.pop("tier"))
-    return Command(**{**values, **{name: tuple(values[name]) for name in _TUPLES}}, limits=limits, tier=tier)
+    return Command(**{**values, **{name: tuple(values[name]) for name in TUPLES}}, limits=limits, tier=tier)
 
 
-_TUPLES = ("arguments", "read_only", "hidden", "reads")
+TUPLES = ("arguments", "read_only", "hidden", "reads")
 
 
 class Ending(StrEnum):

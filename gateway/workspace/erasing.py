@@ -169,11 +169,7 @@ def _write(path: Path, data: bytes, *, in_place: bool) -> None:
             os.fsync(file)
         return
     status = path.lstat()
-    with (
-        open_folder(path.parent, ()) as folder,
-        replacing(folder, path.name) as draft,
-        new_file(folder, draft, 0o600) as new,
-    ):
+    with open_folder(path.parent, ()) as at, replacing(at, path.name) as draft, new_file(at, draft, 0o600) as new:
         with suppress(PermissionError):
             os.fchown(new.fileno(), status.st_uid, status.st_gid)
         os.fchmod(new.fileno(), stat.S_IMODE(status.st_mode))

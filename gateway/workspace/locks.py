@@ -18,13 +18,12 @@ from typing import TypeAlias
 import structlog
 
 from gateway.domain.files import locked_parts
-from gateway.workspace.files.access import new_file, open_file, open_folder, replacing, temporary_name
+from gateway.workspace.files.access import FOLDER_FLAGS, new_file, open_file, open_folder, replacing, temporary_name
 from gateway.workspace.files.disk import walk
 from gateway.workspace.files.pages import read_bytes
 from gateway.workspace.files.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError, WorkspacePath, folded
 from gateway.workspace.files.tree import Workspace
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 REPLACED_MARK = ".replaced-"
 """In the new name of a folder that stood in a file's place, of a link in a folder's, of instructions put aside."""
 
@@ -54,7 +53,7 @@ def _entered(root: Path, parents: list[str]) -> Iterator[int]:
             status = os.stat(part, dir_fd=folder, follow_symlinks=False)
             if status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
                 os.chmod(part, stat.S_IMODE(status.st_mode) | stat.S_IRWXU, dir_fd=folder)
-            below = os.open(part, _FOLDER, dir_fd=folder)
+            below = os.open(part, FOLDER_FLAGS, dir_fd=folder)
             os.close(folder)
             folder = below
         yield folder
@@ -286,10 +285,8 @@ def _files(root: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
             with suppress(OSError):
                 status = os.lstat(os.path.join(folder, name))
                 if status.st_size <= MAX_LOCKED_BYTES:
-                    yield (
-                        "/".join((*parts, name)),
-                        (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns),
-                    )
+                    state = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+                    yield "/".join((*parts, name)), state
 
 
 def _searched(parts: tuple[str, ...]) -> bool:

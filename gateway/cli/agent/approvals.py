@@ -53,9 +53,7 @@ def deny(number: Number, comment: Comment = "", as_json: AsJson = False) -> None
 
 def _decide(number: str, comment: str, as_json: bool, *, yes: bool) -> None:
     now = datetime.now(UTC)
-    row = with_owner(
-        lambda conn, owner: settle_review(conn, owner, number, now, yes=yes, by="terminal", comment=comment)
-    )
+    row = with_owner(lambda tx, owner: settle_review(tx, owner, number, now, yes=yes, by="terminal", comment=comment))
     _print_review(row, as_json, "{name} is {state}")
 
 
@@ -65,9 +63,7 @@ def _print_review(row: ReviewRow, as_json: bool, words: str) -> None:
 
 
 def _review_facts(row: ReviewRow) -> Mapping[str, object]:
-    same = {
-        name: getattr(row, name) for name in ("name", "tool", "state", "expires_at", "kind", "decided_by", "response")
-    }
+    same = {key: getattr(row, key) for key in ("name", "tool", "state", "expires_at", "kind", "decided_by", "response")}
     return {**same, "asked_at": row.created_at, "change": legible(row.preview)}
 
 

@@ -82,9 +82,7 @@ def confirm(names: Names, does: Does = Use.WRITE, roles: Roles = None, own: Own 
 def _role(option: str) -> tuple[str, ArgumentRole]:
     name, _, role = option.partition("=")
     if role not in set(ArgumentRole):
-        raise OwnerMustAct(
-            f"--role {option[:80]}: write ARGUMENT=ROLE, with one of {', '.join(ArgumentRole)} as the role"
-        )
+        raise OwnerMustAct(f"--role {option[:80]}: write ARGUMENT=ROLE; the roles are {', '.join(ArgumentRole)}")
     return name, ArgumentRole(role)
 
 
@@ -155,9 +153,7 @@ def add(
         raise OwnerMustAct(f"tools.mcp.{name} already exists; `supaclaw config set` changes it")
     if not url and (installed := shutil.which("scrapling")):
         set_key(f"tools.mcp.{name}", json.dumps(_config_entry(Path(installed))))
-        echo(
-            f"the gateway starts {installed} when needed; next: `supaclaw tools test`, `supaclaw tools confirm {name}`"
-        )
+        echo(f"the gateway starts {installed} on demand; next: `supaclaw tools test`, `supaclaw tools confirm {name}`")
         return
     url = url or f"http://{SCRAPLING_SERVICE}/mcp"
     private = config_file.get_key(path, "net.private_allow", os.environ)

@@ -25,7 +25,8 @@ from gateway.config.load import load_early
 from gateway.config.model import WebSettings
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 
-_OBJECT = TypeAdapter(dict[str, JsonValue])
+OBJECT = TypeAdapter(dict[str, JsonValue])
+"""Any JSON object."""
 
 
 def ask_gateway(
@@ -39,7 +40,7 @@ def ask_gateway(
     try:
         request = Request(f"{address}{path}", data, headers, method=method)
         with show_after_a_second("waiting for the gateway …"), urlopen(request, timeout=timeout) as answer:
-            return _OBJECT.validate_json(answer.read() or b"{}")
+            return OBJECT.validate_json(answer.read() or b"{}")
     except HTTPError as error:
         with error:
             raise _gateway_error(error) or _unexpected_status(environment, address, error.code) from error

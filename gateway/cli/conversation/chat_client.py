@@ -10,12 +10,11 @@ from uuid import uuid4
 import httpx
 from pydantic import JsonValue, TypeAdapter
 
-from gateway.cli.connections.local_gateway import LocalGateway, local_token
+from gateway.cli.connections.local_gateway import OBJECT, LocalGateway, local_token
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 
 RETRY_SECONDS = 60.0
 PAUSE_SECONDS = 0.3
-_OBJECT = TypeAdapter(dict[str, JsonValue])
 _FILES = TypeAdapter(list[dict[str, JsonValue]])
 
 
@@ -45,7 +44,7 @@ class ChatClient:
             while True:
                 answer = await self._request(client, "GET", f"/api/answers/{sent['inbox_id']}?wait=25")
                 if answer.status_code == 200:
-                    reply = _OBJECT.validate_json(answer.content)
+                    reply = OBJECT.validate_json(answer.content)
                     failed = bool(reply["notice"]) and sent["kind"] == "message"
                     return ChatAnswer(str(reply["text"]), failed, tuple(_FILES.validate_python(reply["files"])))
 
@@ -56,29 +55,27 @@ class ChatClient:
 
     async def events(self) -> AsyncIterator[Mapping[str, JsonValue]]:
         """Yield the events of the chat, without end; after a reconnect, a snapshot comes first."""
+        which = {"chat": self.chat}
         while True:
             try:
-                async with (
-                    self._client() as client,
-                    client.stream("GET", "/api/events", params={"chat": self.chat}) as stream,
-                ):
+                async with self._client() as http, http.stream("GET", "/api/events", params=which) as stream:
                     async for line in stream.aiter_lines():
                         if stream.is_success and line.startswith("data: "):
-                            yield _OBJECT.validate_json(line.removeprefix("data: "))
+                            yield OBJECT.validate_json(line.removeprefix("data: "))
             except httpx.TransportError:
                 pass
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _upload(self, client: httpx.AsyncClient, file: Path) -> JsonValue:
         answer = await self._request(client, "POST", "/api/files", file=file)
-        return _OBJECT.validate_json(answer.content)["id"]
+        return OBJECT.validate_json(answer.content)["id"]
 
     async def _send(
         self, client: httpx.AsyncClient, text: str, files: Sequence[JsonValue] = ()
     ) -> dict[str, JsonValue]:
         body = {"text": text, "files": list(files), "chat": self.chat, "client_id": str(uuid4())}
         answer = await self._request(client, "POST", "/api/messages", json.dumps(body))
-        return _OBJECT.validate_json(answer.content)
+        return OBJECT.validate_json(answer.content)
 
     async def _request(
         self, client: httpx.AsyncClient, method: str, path: str, body: str | None = None, file: Path | None = None

@@ -47,9 +47,8 @@ def unlink_account(
 
 def _print_unsettled(owner: PrincipalRow) -> None:
     config = load_early(Environment.read(os.environ), os.environ)
-    for line in owner_problems(
-        config.owner.ids, enabled_channels(config.channels), owner.identities, owner.unconfirmed
-    ):
+    channels = enabled_channels(config.channels)
+    for line in owner_problems(config.owner.ids, channels, owner.identities, owner.unconfirmed):
         echo(f"supaclaw: {line}", error=True)
 
 

@@ -52,9 +52,7 @@ def set(key: Key, value: Annotated[str, argument("The value as JSON; anything el
     environment = Environment.read(os.environ)
     path = environment.config
     if variable := variable_of(key, os.environ):
-        raise OwnerMustAct(
-            f"{key} is set by {variable} in the environment, which overrides {path.name}; change it there"
-        )
+        raise OwnerMustAct(f"{key} is set by {variable} in the environment, which overrides {path.name}; change that")
 
     def check(text: str) -> None:
         check_channels(parse(text, os.environ, StoredSecrets(environment, os.environ), source=path.name))

@@ -130,7 +130,5 @@ def test() -> None:
 
     found = with_database(work)
     if found.read_only or found.denied:
-        raise OwnerMustAct(
-            f"the database cannot be written ({found.denied or 'read-only'}); `supaclaw doctor` says more"
-        )
+        raise OwnerMustAct(f"the database cannot be written ({found.denied or 'read-only'}); see `supaclaw doctor`")
     echo(f"The database works: PostgreSQL {found.version}, {found.migrations} migrations, {found.round_trip_ms:.1f} ms")

@@ -57,11 +57,8 @@ def run(*command: str | Path, standard_input: str = "", environ: dict[str, str] 
         said = f"{done.stdout}\n{done.stderr}".splitlines()
         lines = [line.strip().removeprefix("supaclaw: ") for line in said if line.strip()]
         causes = [line for line in lines if line.startswith(("error:", "Caused by:"))] or lines[-1:]
-        raise OwnerMustAct(
-            one_line(
-                ": ".join(dict.fromkeys((*causes[:1], *causes[-1:]))).removeprefix("error: ") or "it said nothing", 300
-            )
-        )
+        why = ": ".join(dict.fromkeys((*causes[:1], *causes[-1:]))).removeprefix("error: ")
+        raise OwnerMustAct(one_line(why or "it said nothing", 300))
     return done.stdout
 
 

@@ -29,9 +29,7 @@ Delegate=memory pids
 DelegateSubgroup=gateway
 """
 
-ForUser = Annotated[
-    bool | None, flag("A service of your login, or of the machine (default for root).", "--user/--system")
-]
+ForUser = Annotated[bool | None, flag("Of your login, or of the machine (default for root).", "--user/--system")]
 
 
 def install(user: ForUser = None, show: Annotated[bool, flag("Only print the unit.", "--print")] = False) -> None:

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from gateway.app.storage.database import reach
 from gateway.cli.connections.local_gateway import START_SECONDS, LocalGateway, gateway_address
 from gateway.cli.process.installation import Checkout, Folder, Program, Version, find_installation, program_of, run
 from gateway.cli.process.service import active_service
 from gateway.cli.terminal.console import echo, show_after_a_second
+from gateway.cli.terminal.output import flag
 from gateway.config.data.instance import known_instance_id, running_pid
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
@@ -31,9 +30,7 @@ from gateway.store.migrate import check_schema
 KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SUPACLAW_MASTER_KEY", "SUPACLAW_MASTER_KEY_FILE")
 
 
-def update(
-    check: Annotated[bool, typer.Option("--check", help="Only say whether there is a newer version.")] = False,
-) -> None:
+def update(check: Annotated[bool, flag("Only say whether there is a newer version.", "--check")] = False) -> None:
     """Install a newer version and restart the gateway with it.
 
     It is tried on a copy of your data first. If it fails there, or doesn't start, the version before continues.

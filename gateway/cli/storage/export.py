@@ -184,10 +184,8 @@ async def _transcripts(database: Database, owner: PrincipalId) -> AsyncIterator[
 async def _write_transcript(into: Export, of: Conversation, rows: list[MessageRow]) -> str:
     """Write a transcript as Markdown and as JSON lines; returns the name of both without the suffix."""
     titled = replace(of, title=into.clean(of.title))
-    words = (
-        exporting.file_name(titled, "markdown").removesuffix(".md").encode()[:MAX_NAME_BYTES].decode(errors="ignore")
-    )
-    name = f"transcripts/{words}-{of.id}"
+    words = exporting.file_name(titled, "markdown").removesuffix(".md").encode()[:MAX_NAME_BYTES]
+    name = f"transcripts/{words.decode(errors='ignore')}-{of.id}"
     await asyncio.to_thread(into.write, f"{name}.md", exporting.export(titled, rows, "markdown"))
     await asyncio.to_thread(into.write, f"{name}.jsonl", exporting.lines(titled, rows))
     return name

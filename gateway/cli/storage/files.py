@@ -94,13 +94,8 @@ def get(
     output: Output = ".",
 ) -> None:
     """Copy a file out of the workspace. Never overwrites a file."""
-
-    path = WorkspacePath.parse(_path_of_id(which) or which)
-    with (
-        explained_errors(path),
-        open_file(Environment.read(os.environ).workspace, path) as found,
-        open(found, "rb", closefd=False) as file,
-    ):
+    root, path = Environment.read(os.environ).workspace, WorkspacePath.parse(_path_of_id(which) or which)
+    with explained_errors(path), open_file(root, path) as found, open(found, "rb", closefd=False) as file:
         save_copy(file, output, path.name)
 
 
@@ -117,12 +112,10 @@ def _path_of_id(which: str) -> str:
 
 
 Where = Annotated[str, argument("From the workspace root, like notes/ideas.md.", "PATH")]
+Folder = Annotated[str, argument("A folder (default: the workspace).", "PATH", show_default=False)]
 
 
-def tree(
-    path: Annotated[str, argument("A folder (default: the workspace).", "PATH", show_default=False)] = ".",
-    as_json: AsJson = False,
-) -> None:
+def tree(path: Folder = ".", as_json: AsJson = False) -> None:
     """List all files below a folder, and which are locked."""
     rows = sorted(asyncio.run(_tree_below(path)), key=lambda row: str(row["path"]))
     print_rows(rows, ("path", "type", "size", "locked"), as_json=as_json)
@@ -255,10 +248,7 @@ async def _unlock(path: str, password: str, database: Database) -> str:
         await cpu.close()
 
 
-def pack(
-    path: Annotated[str, argument("A folder (default: the workspace).", "PATH", show_default=False)] = ".",
-    output: Output = ".",
-) -> None:
+def pack(path: Folder = ".", output: Output = ".") -> None:
     """Save a folder as a zip. Never overwrites a file."""
     root, name = Environment.read(os.environ).workspace, WorkspacePath.parse(path).name or "workspace"
     files = zip_members(root, path)

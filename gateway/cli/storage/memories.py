@@ -5,10 +5,9 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
 from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.cli.storage.search import CATEGORIES, MinImportance, memory_json, split_list, whereabouts, with_memories
@@ -72,13 +71,9 @@ def show_all(
         min_importance=min_importance,
     )
     rows = with_memories(lambda own: memories.listed(own.tx, own.principal, which, limit))
-    if as_json:
-        print_json([memory_json(row) for row in rows])
-    elif rows:
-        columns = (*COLUMNS, "replaced_by") if superseded else COLUMNS
-        print_rows([_memory_facts(row) for row in rows], columns, as_json=False)
-    else:
-        echo(NONE)
+    facts = [memory_json(row) if as_json else _memory_facts(row) for row in rows]
+    columns = (*COLUMNS, "replaced_by") if superseded else COLUMNS
+    print_rows(facts, columns, as_json=as_json, none=NONE)
 
 
 def show(id: Id, as_json: AsJson = False) -> None:
@@ -188,9 +183,7 @@ def _memory_facts(memory: Memory) -> Mapping[str, object]:
 
 def _times(memory: Memory) -> dict[str, object]:
     names = ("created_at", "event_at", "valid_to", "superseded_at", "forgotten_at")
-    times: dict[str, object] = TypeAdapter(dict[str, datetime | None]).dump_python(
-        {name: getattr(memory, name) for name in names}, mode="json"
-    )
+    times: dict[str, object] = to_jsonable_python({name: getattr(memory, name) for name in names})
     return times
 
 

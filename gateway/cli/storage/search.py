@@ -127,12 +127,8 @@ LONGEST_HIT = 1_000
 
 def search(
     query: Annotated[str, argument("What to look for.", "QUERY")],
-    mode: Annotated[
-        SearchMode, option("Search by words, meaning or both; auto: both if an embedding model is available.")
-    ] = SearchMode.AUTO,
-    scope: Annotated[
-        SearchScope, option("Search everything, or only the conversation of --session.")
-    ] = SearchScope.AUTO,
+    mode: Annotated[SearchMode, option("By words, meaning or both; auto: both if a model embeds.")] = SearchMode.AUTO,
+    scope: Annotated[SearchScope, option("Everything, or the conversation of --session.")] = SearchScope.AUTO,
     session: Annotated[UUID | None, option("The conversation for --scope current.", "ID")] = None,
     types: Annotated[str, option(f"Only these: {', '.join(KIND_NAMES)}.", "TYPE,…")] = "",
     since: Annotated[str | None, option("Earliest date, such as 2026-03-01.", "TIME")] = None,

@@ -21,9 +21,7 @@ from gateway.store.connection.pool import Database
 Result = TypeVar("Result")
 Name = Annotated[str, argument("Such as WEATHER_KEY, in config.json $secret:WEATHER_KEY.", "NAME")]
 Own = Annotated[bool, flag("For you alone (default: for everybody).", "--own")]
-Hosts = Annotated[
-    list[str] | None, option("Host that may get it, such as api.example.org; repeatable.", "HOST", "--host")
-]
+Hosts = Annotated[list[str] | None, option("Host that may get it, like api.example.org; repeatable.", "HOST", "--host")]
 Tools = Annotated[list[str] | None, option("Tool that may send it; repeatable.", "NAME", "--tool")]
 Header = Annotated[str, option("The only header it may be sent in.", "NAME")]
 FormField = Annotated[str, option("The only field of a token request that may hold it.", "NAME", "--field")]

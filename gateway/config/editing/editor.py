@@ -63,9 +63,7 @@ def check_environment(old: dict[str, JsonValue], new: dict[str, JsonValue], envi
     """Raise `ConfigError` if a changed key is set by the environment, so that its change would have no effect."""
     for key in map(dotted, _changed_paths(old, new)):
         if variable := variable_of(key, environ):
-            raise ConfigError(
-                f"{key}: set by {variable} in the environment, which overrides config.json; change it there"
-            )
+            raise ConfigError(f"{key}: set by {variable} in the environment, which overrides config.json; change that")
 
 
 def _changed_paths(old: JsonValue, new: JsonValue) -> list[KeyPath]:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from typing import Literal
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
 from gateway.config.channels import channel_names, settings_model
 from gateway.config.editing.config_file import section_of
 from gateway.config.editing.hidden import HIDDEN, is_secret, map_texts, masked, value_at
 from gateway.config.load import overruled, variable_of
-from gateway.config.model import Config, allow_references, json_schema
+from gateway.config.model import OBJECT, Config, allow_references, json_schema
 from gateway.config.problems import dotted
 from gateway.domain.json import json_or_text
 
@@ -20,7 +20,6 @@ Node = Mapping[str, JsonValue]
 Kind = Literal["text", "number", "choice", "list", "json", "secret"]
 
 _KINDS: Mapping[str, Kind] = {"integer": "number", "number": "number", "array": "list", "string": "text"}
-_OBJECT = TypeAdapter(dict[str, JsonValue])
 _PLAIN = (
     *(
         "owner.*",
@@ -65,7 +64,7 @@ class Field:
 
 def fields(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> Iterator[Field]:
     """Yield every field in the schema's order, with the value from the environment or the file."""
-    root, defaults = _OBJECT.validate_python(json_schema()), Config().model_dump(mode="json")
+    root, defaults = OBJECT.validate_python(json_schema()), Config().model_dump(mode="json")
     stated = overruled(raw, environ)
     for path, node in _leaves((), root, _objects(root.get("$defs")), dict(raw)):
         default = value_at(defaults, path) if value_at(defaults, path) is not None else node.get("default")
@@ -79,7 +78,7 @@ def fields(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> Iterator
 
 def filled(raw: Mapping[str, JsonValue], form: Sequence[Field], typed: Mapping[str, str]) -> dict[str, JsonValue]:
     """`raw` with the typed values; the key of an unchanged field stays exactly as it is."""
-    document = _OBJECT.validate_python(map_texts(dict(raw), lambda _, text: text))
+    document = OBJECT.validate_python(map_texts(dict(raw), lambda _, text: text))
     for field in form:
         text = typed.get(field.key, field.text).replace("\r\n", "\n").strip()
         if text != field.text.strip():
@@ -96,7 +95,7 @@ def _leaves(path: tuple[str, ...], node: Node, defs: Node, raw: JsonValue) -> It
         node = {**_objects(defs[reference.rpartition("/")[2]]), **{k: v for k, v in node.items() if k != "$ref"}}
     if path == ("channels",):
         for name in channel_names():
-            settings = _OBJECT.validate_python(settings_model(name).model_json_schema())
+            settings = OBJECT.validate_python(settings_model(name).model_json_schema())
             yield from _leaves(
                 (*path, name), _objects(allow_references(settings)), _objects(settings.get("$defs")), raw
             )

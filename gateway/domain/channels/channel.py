@@ -30,6 +30,8 @@ class NoFacts:
         """Forget them."""
 
 
+Menu = Sequence[tuple[str, str]]
+"""The slash commands that a channel may show, each with its summary."""
 Accept = Callable[[Sequence[Inbound]], Awaitable[None]]
 """Stores a batch in order; returning means committed. Raises `TryAgainLater` when nothing may be acknowledged."""
 

@@ -1,13 +1,12 @@
 """Shows a change to the person who decides on it; no character in it can pass for another."""
 
 import difflib
-import json
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 
 from gateway.domain.conversation.tools import ToolFailed
-from gateway.domain.json import JsonObject
+from gateway.domain.json import JsonObject, text_or_json
 
 LONGEST = 60_000
 """Characters, before and after together, of which a difference is made."""
@@ -42,14 +41,10 @@ def difference(name: str, before: str, after: str) -> str:
 
 def written_out(tool: str, arguments: JsonObject) -> str:
     """The exact call, an argument a line. Raises `ToolFailed` if it is too long."""
-    lines = [f"{name}: {_plain(value)}" for name, value in arguments.items()]
+    lines = [f"{name}: {text_or_json(value)}" for name, value in arguments.items()]
     if sum(map(len, lines)) > LONGEST:
         raise ToolFailed.own("too_long", "A person has to approve this call, and it is too long to show.")
     return "\n".join([tool, *lines])
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _shared(old: Sequence[str], new: Sequence[str]) -> int:

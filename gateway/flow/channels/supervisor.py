@@ -3,7 +3,7 @@ credentials."""
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from importlib import import_module
@@ -13,7 +13,7 @@ import structlog
 from pydantic import JsonValue
 
 from gateway.config.channels import channel_names, enabled_channels, known_channel, parse_channel
-from gateway.domain.channels.channel import Accept, Channel, ChannelFacts, LoginChannel, ProbedChannel
+from gateway.domain.channels.channel import Accept, Channel, ChannelFacts, LoginChannel, Menu, ProbedChannel
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.health import ChannelVitals
 from gateway.domain.people.access import Access
@@ -56,7 +56,7 @@ class ChannelSpec:
 
 def channel_specs(
     sections: Mapping[str, Mapping[str, JsonValue]],
-    menu: Sequence[tuple[str, str]],
+    menu: Menu,
     data: Path,
     facts: Callable[[str], ChannelFacts],
 ) -> dict[str, ChannelSpec]:
@@ -70,9 +70,7 @@ def channel_specs(
     }
 
 
-def _spec(
-    name: str, raw: Mapping[str, JsonValue], *, menu: Sequence[tuple[str, str]], data: Path, facts: ChannelFacts
-) -> ChannelSpec:
+def _spec(name: str, raw: Mapping[str, JsonValue], *, menu: Menu, data: Path, facts: ChannelFacts) -> ChannelSpec:
     module = import_module(f"channels.{known_channel(name, channel_names())}")
     settings: ChannelSettings = parse_channel(name, raw, module.Settings)
     log = structlog.get_logger(name)

@@ -164,7 +164,8 @@ MAX_OBJECT_BYTES = 32 << 20
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[{}\[\]]', re.DOTALL)
 """A bracket, or a string, which has no end yet if its group is empty."""
 _FIRST_KEY = re.compile(rb'\{\s*("[^"\\]{1,60}")')
-_OBJECT = TypeAdapter(dict[str, JsonValue])
+OBJECT = TypeAdapter(dict[str, JsonValue])
+"""Any JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,12 +190,12 @@ def array_items(name: str, read: ReadChunk, into: re.Pattern[bytes] | None = Non
         number += 1
         if into and (begins := window.beginning(into)):
             with suppress(ValueError):
-                yield ArrayItem(number, window.line, _OBJECT.validate_json(begins + b"]}"))
+                yield ArrayItem(number, window.line, OBJECT.validate_json(begins + b"]}"))
             window.drop(len(begins))
             continue
         line, end, value = window.line, window.end_of_object(), None
         with suppress(ValueError, RecursionError):
-            value = _OBJECT.validate_python(json.loads(bytes(window.data[: end or 0])))
+            value = OBJECT.validate_python(json.loads(bytes(window.data[: end or 0])))
         if value is not None and end:
             first_key = first_key or _key(window.data)
             yield ArrayItem(number, line, value)

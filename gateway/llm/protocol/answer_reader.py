@@ -15,7 +15,7 @@ from gateway.llm.protocol.chunks import AnswerBuilder, Chunk, replace_odd_values
 from gateway.llm.protocol.refusal import parse_refusal
 from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.unknown_fields import UnknownFields
-from gateway.llm.provider import KeepAlive, ProviderEvent, ThinkingEnded
+from gateway.llm.provider import KeepAlive, ProviderEvents, ThinkingEnded
 
 _DRAIN_S = 0.25
 _AFTER_FINISH_S = 5.0
@@ -24,7 +24,7 @@ _AFTER_FINISH_BYTES = 2**16
 
 async def read_answer(
     body: AsyncIterator[bytes], source: str, thinking: ThinkingFilter | None = None
-) -> AsyncGenerator[ProviderEvent, None]:
+) -> ProviderEvents:
     """Yield an event per chunk, then the reply, with the unknown fields of its `source`.
 
     Raises `ModelError` if the answer is garbled, failed or cut off.
@@ -52,7 +52,7 @@ async def read_answer(
     yield answer.reply()
 
 
-async def read_single(body: AsyncIterator[bytes], source: str) -> AsyncGenerator[ProviderEvent, None]:
+async def read_single(body: AsyncIterator[bytes], source: str) -> ProviderEvents:
     """Read an answer sent in one piece: some servers never stream, and some send errors with status 200."""
     answer, data = AnswerBuilder(unknown=UnknownFields(source)), bytearray()
     async for piece in bounded(body, MAX_LINE_BYTES):

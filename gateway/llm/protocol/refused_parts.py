@@ -1,7 +1,7 @@
 """The part of a request that a server says its model doesn't take, in whatever words."""
 
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -14,7 +14,7 @@ from gateway.domain.settings import CallParams, ThinkingLevel
 from gateway.llm.error_words import OUTPUT_BOUND
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.wire import Calls, alternating, given_back, lacks_fields, messages_json, texts_of
-from gateway.llm.provider import ProviderEvent
+from gateway.llm.provider import ProviderEvents
 from gateway.llm.vendors import THINKING, Endpoint, split_model
 
 log = structlog.get_logger(__name__)
@@ -73,13 +73,13 @@ class LeftOut:
         return {name: value for name, value in body.items() if name not in parts}
 
 
-Ask: TypeAlias = Callable[[LeftOut], tuple[Mapping[str, Json], AsyncGenerator[ProviderEvent, None]]]
+Ask: TypeAlias = Callable[[LeftOut], tuple[Mapping[str, Json], ProviderEvents]]
 """Makes the body of a request, and the events of its answer."""
 
 
 async def asked(
     ask: Ask, endpoint: Endpoint, model: str, prompt: Prompt, params: CallParams, own: str
-) -> AsyncGenerator[ProviderEvent, None]:
+) -> ProviderEvents:
     """Yield the answer to one request, and to another at once if the model refused a part of it."""
     key = endpoint.source(split_model(model)[1])
     while True:

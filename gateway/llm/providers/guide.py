@@ -4,7 +4,7 @@ It sets reminders from a few forms of plain words, each matched exactly or not a
 
 import json
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -22,7 +22,7 @@ from gateway.domain.conversation.model import (
 from gateway.domain.settings import Params
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import is_zone, zone
-from gateway.llm.provider import Provider, ProviderEvent, ProviderReply
+from gateway.llm.provider import Provider, ProviderEvents, ProviderReply
 from gateway.llm.vendors import VENDORS, Endpoint, Vendor
 
 _COMMANDS_HINT = "Commands work without a model: `/help`, `/status`, `/model`."
@@ -52,7 +52,7 @@ def build(_: Endpoint) -> Provider:
 class Guide(Provider):
     """Deterministic: the same question always gets the same answer."""
 
-    async def stream(self, _model: str, prompt: Prompt, _params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
+    async def stream(self, _model: str, prompt: Prompt, _params: Params, /) -> ProviderEvents:
         """Answer the newest user message, and report the results of the calls before it."""
         reply = _reply(prompt)
         if reply.text:

@@ -21,7 +21,7 @@ from gateway.llm.protocol.refused_parts import LeftOut, asked
 from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.unknown_fields import UnknownFields
 from gateway.llm.protocol.wire import litellm_thinking, options_json, sampling_json
-from gateway.llm.provider import KeepAlive, Provider, ProviderEvent, ThinkingEnded, Transcription
+from gateway.llm.provider import KeepAlive, Provider, ProviderEvents, ThinkingEnded, Transcription
 from gateway.llm.vendors import NATIVE, Endpoint, split_model
 
 _WHOLE_S = 120.0
@@ -67,11 +67,11 @@ class LitellmProvider(Provider):
         """Import litellm in a thread."""
         await self._open()
 
-    async def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> AsyncGenerator[ProviderEvent, None]:
+    async def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> ProviderEvents:
         """Send one request, and another at once if the model refused an optional parameter."""
         litellm = self._module or await self._open()
 
-        def ask(left: LeftOut) -> tuple[dict[str, Json], AsyncGenerator[ProviderEvent, None]]:
+        def ask(left: LeftOut) -> tuple[dict[str, Json], ProviderEvents]:
             request = self._request(litellm, model, prompt, params, left)
             return request, self._answer(litellm, model, request)
 
@@ -79,9 +79,7 @@ class LitellmProvider(Provider):
             async for event in events:
                 yield event
 
-    async def _answer(
-        self, litellm: Litellm, model: str, request: dict[str, Json]
-    ) -> AsyncGenerator[ProviderEvent, None]:
+    async def _answer(self, litellm: Litellm, model: str, request: dict[str, Json]) -> ProviderEvents:
         answer = AnswerBuilder(
             ThinkingFilter(model in self._thinks_first), unknown=UnknownFields(self._endpoint.source(model))
         )

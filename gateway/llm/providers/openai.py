@@ -23,7 +23,7 @@ from gateway.llm.protocol.refusal import ProviderRefusal, parse_refusal
 from gateway.llm.protocol.refused_parts import OTHER_NAME, LeftOut, asked
 from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.wire import options_json, sampling_json, thinking_json
-from gateway.llm.provider import Provider, ProviderEvent, ThinkingEnded, Transcription
+from gateway.llm.provider import Provider, ProviderEvents, ThinkingEnded, Transcription
 from gateway.llm.vendors import Endpoint, split_model
 
 if TYPE_CHECKING:
@@ -73,12 +73,12 @@ class OpenAIProvider:
         if self._ollama is not None:
             await self._ollama.close()
 
-    async def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> AsyncGenerator[ProviderEvent, None]:
+    async def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> ProviderEvents:
         """Send one request, and another at once if the model refused an optional parameter."""
         self._require_key()
         _, name = split_model(model)
 
-        def ask(left: LeftOut) -> tuple[dict[str, Json], AsyncGenerator[ProviderEvent, None]]:
+        def ask(left: LeftOut) -> tuple[dict[str, Json], ProviderEvents]:
             body = self._body(name, prompt, params, left)
             return body, self._answer(name, body, left.source)
 
@@ -151,7 +151,7 @@ class OpenAIProvider:
         }
         return left.body(body, params.thinking, thinking_json(vendor.prefix, name, params.thinking))
 
-    async def _answer(self, name: str, body: dict[str, Json], source: str) -> AsyncGenerator[ProviderEvent, None]:
+    async def _answer(self, name: str, body: dict[str, Json], source: str) -> ProviderEvents:
         async with self._reading(name, body, source) as events:
             async for event in events:
                 if isinstance(event, ThinkingEnded):
@@ -159,9 +159,7 @@ class OpenAIProvider:
                 yield event
 
     @asynccontextmanager
-    async def _reading(
-        self, name: str, body: dict[str, Json], source: str
-    ) -> AsyncGenerator[AsyncGenerator[ProviderEvent, None], None]:
+    async def _reading(self, name: str, body: dict[str, Json], source: str) -> AsyncGenerator[ProviderEvents, None]:
         thinking = ThinkingFilter(name in self._thinks_first)
         if self._ollama is not None and self._speaks_ollama:
             async with self._ollama.chunks(name, body) as chunks:

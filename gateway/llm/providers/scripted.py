@@ -1,14 +1,14 @@
 """Answers from a script, without a model: for tests, evaluations and demos."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.domain.conversation.model import Prompt, TextDelta, ToolCall, Usage
 from gateway.domain.settings import Params
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.provider import Provider, ProviderEvent, ProviderReply
+from gateway.llm.provider import Provider, ProviderEvents, ProviderReply
 from gateway.llm.vendors import Endpoint
 
 
@@ -36,7 +36,7 @@ class ScriptedProvider(Provider):
         self.requests: list[tuple[str, Prompt]] = []
         self.closed = 0
 
-    async def stream(self, model: str, prompt: Prompt, _params: Params, /) -> AsyncGenerator[ProviderEvent, None]:
+    async def stream(self, model: str, prompt: Prompt, _params: Params, /) -> ProviderEvents:
         """Play the next line."""
         self.requests.append((model, prompt))
         try:

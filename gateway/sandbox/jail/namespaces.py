@@ -64,12 +64,8 @@ def file_access(command: Command) -> Mapping[str, FileAccess]:
     devices, root = dict.fromkeys(DEVICES, FileAccess.DEVICE), workspace_of(command)
     if command.tier is Tier.NAMESPACES:
         # Its root holds nothing else; mounts hide parts of the workspace and make parts read-only.
-        return {
-            "/": FileAccess.RUN,
-            **devices,
-            **dict.fromkeys((HOME, TEMPORARY, _SHARED_MEMORY), FileAccess.WORK),
-            root: _work(command),
-        }
+        own = dict.fromkeys((HOME, TEMPORARY, _SHARED_MEMORY), FileAccess.WORK)
+        return {"/": FileAccess.RUN, **devices, **own, root: _work(command)}
     system = dict.fromkeys((*PROGRAMS, *SETTINGS, *_ACCOUNTS, *command.reads), FileAccess.RUN)
     machine = dict.fromkeys(_ABOUT_MACHINE, FileAccess.READ)
     # In a container, mounts and a check afterwards protect the gateway's files: new names at the top are possible.

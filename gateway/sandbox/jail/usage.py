@@ -76,9 +76,8 @@ def disks(command: Command) -> Mapping[str, os.statvfs_result]:
 def disk_is_low(found: os.statvfs_result, limits: Limits) -> bool:
     """Whether no more is free than belongs to others; of files, there is no number where there may be any."""
     shares = ((found.f_bavail, found.f_blocks), (found.f_favail, found.f_files))
-    return found.f_bavail * found.f_frsize < limits.spare_disk_bytes or any(
-        free * 100 < whole * limits.spare_percent for free, whole in shares
-    )
+    crowded = any(free * 100 < whole * limits.spare_percent for free, whole in shares)
+    return crowded or found.f_bavail * found.f_frsize < limits.spare_disk_bytes
 
 
 def memory_is_low(percent: int, path: str = "/proc/meminfo") -> bool:

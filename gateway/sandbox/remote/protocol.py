@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
 from gateway.domain.errors import SupaclawError
-from gateway.sandbox.command import Command, Limits, Tier
+from gateway.sandbox.command import TUPLES, Command, Limits, Tier
 
 VERSION = 2
 MAX_REPLY_BYTES = 4096
@@ -22,7 +22,6 @@ TEMPORARY = "/tmp"
 """Where both containers have a file system of their own for the files of one command."""
 _OWN = ("workspace", "tier", "landlock", "scratch", "temporary", "deletes_only")
 """The fields that the service fills in."""
-_TEXTS = ("arguments", "read_only", "hidden", "reads")
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}:\d{4,5}")
 
 
@@ -125,7 +124,7 @@ def _command(values: dict[str, object]) -> Command:
             "network": str(network),
             **texts,
         }:
-            arguments, read_only, hidden, reads = (_texts(texts.pop(name, None)) for name in _TEXTS)
+            arguments, read_only, hidden, reads = (_texts(texts.pop(name, None)) for name in TUPLES)
             named = all(_plain(text) for pair in environment.items() for text in pair)
             placed = all(map(_inside, (folder, *read_only, *hidden))) and all(map(_absolute, reads))
             if not texts and arguments and named and placed and (not network or _LOOPBACK.fullmatch(network)):

@@ -181,13 +181,9 @@ def commands(pages: Mapping[str, bytes], refused: list[str]) -> dict[str, Comman
     """All commands by name; an unsupported one fails and is noted in `refused`, since a pipeline drops its message."""
     theirs = create_command_registry()
     ours: dict[str, Command] = {name: MissingCommand(name, refused) for name in [*theirs, *MISSING]}
-    ours |= {name: MeasuredCommand(name, theirs[name], refused) for name in FORMS}
-    return {
-        **ours,
-        "sort": MeasuredCommand("sort", Sort(), refused),
-        "xargs": MeasuredCommand("xargs", Xargs(), refused),
-        "curl": Curl(pages),
-    }
+    measured = {name: theirs[name] for name in FORMS} | {"sort": Sort(), "xargs": Xargs()}
+    ours |= {name: MeasuredCommand(name, command, refused) for name, command in measured.items()}
+    return {**ours, "curl": Curl(pages)}
 
 
 @dataclass(slots=True)

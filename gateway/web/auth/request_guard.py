@@ -12,11 +12,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.config.value_types import LOOPBACK_HOSTS
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.text.texts import one_line
 from gateway.web.auth.access import ADMITTED, Caller, Requirement, client_of, public
 from gateway.web.http.errors import Refused, respond
-from gateway.web.http.headers import LOOPBACK, has_cookie, is_foreign, split_host
+from gateway.web.http.headers import has_cookie, is_foreign, split_host
 
 BODY_SECONDS = 10.0
 UNKNOWN_HOST = (
@@ -109,7 +110,7 @@ class RequestGuard:
         name, port = split_host(host)
         if port and not port.isdecimal():
             return False
-        ours = name in LOOPBACK or name == self.page_name or host in self.allowed_hosts
+        ours = name in LOOPBACK_HOSTS or name == self.page_name or host in self.allowed_hosts
         return ours or name in self.named_hosts()
 
 

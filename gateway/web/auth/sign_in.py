@@ -68,9 +68,8 @@ async def redeem(request: Request, site: AtSite, link: SignInLink) -> Response:
 async def _spent(site: Site, code: str) -> bool:
     """Whether it is the environment's code, which is used up now."""
     first = site.access.first_code
-    return (
-        first != "" and hmac.compare_digest(code.encode(), first.encode()) and await tokens.spend(site.database, code)
-    )
+    same = hmac.compare_digest(code.encode(), first.encode())
+    return first != "" and same and await tokens.spend(site.database, code)
 
 
 @router.post("/logout")

@@ -10,6 +10,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from gateway.config.value_types import LOOPBACK_HOSTS
+
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self'; font-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -56,7 +58,6 @@ class SecurityHeaders:
         await self.app(scope, receive, secured)
 
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITE = frozenset({None, "same-origin", "none"})
 _COOKIES = ("claw", "__Host-claw")
@@ -70,7 +71,7 @@ def page_url(base: str, name: str) -> str:
     """
     scheme, _, rest = base.rstrip("/").partition("://")
     host, _ = split_host(rest)
-    return f"{scheme}://{name + rest[len(host) :] if scheme == 'http' and host in LOOPBACK else rest}"
+    return f"{scheme}://{name + rest[len(host) :] if scheme == 'http' and host in LOOPBACK_HOSTS else rest}"
 
 
 def split_host(host: str) -> tuple[str, str]:

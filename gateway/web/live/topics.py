@@ -213,9 +213,8 @@ class Thread:
 
     def _should_redraw(self, length: int) -> bool:
         """Whether to redraw; an ever-growing block is redrawn less and less often, to stay cheap."""
-        return length != self._drawn and (
-            length < _ALWAYS_REDRAWN_CHARS or length > self._drawn * (1.05 if length < LONG else 1.25)
-        )
+        growth = 1.05 if length < LONG else 1.25
+        return length != self._drawn and (length < _ALWAYS_REDRAWN_CHARS or length > self._drawn * growth)
 
     def _drawn_entries(self, rows: Sequence[MessageRow], cards: Mapping[str, str]) -> dict[str, str]:
         belonging: dict[tuple[object, object], MessageRow] = {

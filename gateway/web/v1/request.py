@@ -189,8 +189,7 @@ def _files(value: JsonValue) -> tuple[InlineFile, ...]:
     match value:
         case [*earlier, {"content": content}]:
             return files_of(content, f"messages[{len(earlier)}].content")
-        case _:
-            return ()
+    return ()
 
 
 def _message(value: JsonValue, param: str) -> Earlier:

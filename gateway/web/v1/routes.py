@@ -44,9 +44,8 @@ async def _names(site: Site, caller: Caller) -> Sequence[str]:
 async def models(site: AtSite, caller: Chatter) -> Response:
     """List the agents that can answer."""
     created = int(site.clock.now().timestamp())
-    return JSONResponse(
-        {"object": "list", "data": [wire.model_entry(name, created) for name in await _names(site, caller)]}
-    )
+    entries = [wire.model_entry(name, created) for name in await _names(site, caller)]
+    return JSONResponse({"object": "list", "data": entries})
 
 
 @router.get("/v1/models/{name}")

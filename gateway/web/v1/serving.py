@@ -39,7 +39,7 @@ from gateway.web.v1 import turn
 from gateway.web.v1.request import ChatRequest
 from gateway.web.v1.request_fields import check_answer, refuse_clash
 from gateway.web.v1.text_cut import NO_LIMITS, cut
-from gateway.web.v1.turn import TurnAnswer
+from gateway.web.v1.turn import Pieces, TurnAnswer
 from gateway.web.v1.wire import Completion, ResponseObject
 
 CHANNEL = "api"
@@ -122,12 +122,7 @@ async def serve(
 
 
 async def _respond(
-    site: Site,
-    caller: Caller,
-    request: ChatRequest,
-    shape: Shape,
-    pieces: AsyncGenerator[str | TurnAnswer, None],
-    headers: dict[str, str],
+    site: Site, caller: Caller, request: ChatRequest, shape: Shape, pieces: Pieces, headers: dict[str, str]
 ) -> Response:
     if request.stream:
         return EventStream(_frames(pieces, request, shape), site.rights.hold(caller.session), headers)
@@ -145,9 +140,7 @@ async def _respond(
     return await json_response(whole(), headers)
 
 
-async def _frames(
-    pieces: AsyncGenerator[str | TurnAnswer, None], request: ChatRequest, shape: Shape
-) -> AsyncGenerator[Frame, None]:
+async def _frames(pieces: Pieces, request: ChatRequest, shape: Shape) -> AsyncGenerator[Frame, None]:
     for frame in shape.opening():
         yield frame
     try:
@@ -168,17 +161,17 @@ async def _check(request: ChatRequest, answer: TurnAnswer) -> None:
         await run_in_threadpool(check_answer, request.options.answer_format, answer.text)
 
 
-async def _whole_answer(site: Site, accepted: Accepted) -> AsyncGenerator[str | TurnAnswer, None]:
+async def _whole_answer(site: Site, accepted: Accepted) -> Pieces:
     yield await turn.wait(site, accepted)
 
 
-async def _finished_pieces(answer: TurnAnswer) -> AsyncGenerator[str | TurnAnswer, None]:
+async def _finished_pieces(answer: TurnAnswer) -> Pieces:
     if answer.text:
         yield answer.text
     yield answer
 
 
-async def _final_answer(pieces: AsyncGenerator[str | TurnAnswer, None]) -> TurnAnswer:
+async def _final_answer(pieces: Pieces) -> TurnAnswer:
     async for piece in pieces:
         if isinstance(piece, TurnAnswer):
             return piece

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from gateway.domain.text.tokens import estimate
 from gateway.web.v1.request_fields import invalid
-from gateway.web.v1.turn import TurnAnswer
+from gateway.web.v1.turn import Pieces
 
 MAX_STOPS = 16
 _MOST_TOKENS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
@@ -49,9 +49,7 @@ def _whole_number(fields: Mapping[str, JsonValue], name: str) -> int | None:
     raise invalid(name, f"'{name}' must be a whole number of at least 1.")
 
 
-async def cut(
-    pieces: AsyncGenerator[str | TurnAnswer, None], limits: TextLimits
-) -> AsyncGenerator[str | TurnAnswer, None]:
+async def cut(pieces: Pieces, limits: TextLimits) -> Pieces:
     """The pieces within the limits, which make up the whole again. The turn itself goes on to its end."""
     arrived, text = 0, _Cut(limits)
     async with aclosing(pieces):

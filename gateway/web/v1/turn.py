@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from gateway.domain.channels.routing import RunCommand
 from gateway.domain.conversation.digest import spoken
@@ -32,6 +32,10 @@ class TurnAnswer:
     """"length" if the client's limit of tokens ended it."""
 
 
+Pieces: TypeAlias = AsyncGenerator[str | TurnAnswer, None]
+"""The text of an answer while it is written, then the whole."""
+
+
 async def wait(site: Site, accepted: Accepted) -> TurnAnswer:
     """Wait for the answer, however long it takes; raises `Refused` if the turn failed or was stopped."""
     answer = await site.chat.answers.wait(accepted)
@@ -48,7 +52,7 @@ async def wait(site: Site, accepted: Accepted) -> TurnAnswer:
     return TurnAnswer(spoken(texts), answer.spent, tuple(calls))
 
 
-async def stream(site: Site, accepted: Accepted) -> AsyncGenerator[str | TurnAnswer, None]:
+async def stream(site: Site, accepted: Accepted) -> Pieces:
     """Pieces of the answer while it is written, then the whole; raises `Refused` like `wait`.
 
     The pieces make up the whole exactly; raises `Refused` if a retry by another model makes that impossible.

@@ -105,6 +105,7 @@ def _reason(answer: TurnAnswer) -> str:
 _FIXED: dict[str, Json] = {
     **dict.fromkeys(("error", "incomplete_details", "instructions", "max_output_tokens", "temperature", "top_p")),
     "metadata": {},
+    "object": "response",
     "parallel_tool_calls": True,
     "store": True,
     "text": {"format": {"type": "text"}},
@@ -199,12 +200,7 @@ class ResponseObject:
         return f"{kind}_{self.arrival or 0}"
 
     def _response(self, status: str, output: list[Json], answer: TurnAnswer | None = None) -> dict[str, Json]:
-        head: dict[str, Json] = {
-            "id": self._id("resp"),
-            "object": "response",
-            "created_at": self.created,
-            "model": self.model,
-        }
+        head: dict[str, Json] = {"id": self._id("resp"), "created_at": self.created, "model": self.model}
         done: dict[str, Json] = {"status": status, "output": output, "usage": _usage(answer) if answer else None}
         return {**_FIXED, **head, **done, "previous_response_id": self.previous}
 

@@ -13,10 +13,12 @@ from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
 from time import monotonic
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from gateway.workspace.files.paths import MAX_LEVELS, WorkspaceError, WorkspacePath
 
+Parts: TypeAlias = tuple[str, ...]
+"""A folder, by the parts of its path."""
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Opening a pipe must not wait for its writer."""
@@ -50,7 +52,7 @@ def explained_errors(path: WorkspacePath) -> Iterator[None]:
 
 
 @contextmanager
-def open_folder(root: Path, parts: tuple[str, ...], *, create: int | None = None) -> Iterator[int]:
+def open_folder(root: Path, parts: Parts, *, create: int | None = None) -> Iterator[int]:
     """Open the folder; creates missing folders if `create`, their mode, is given."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -64,6 +66,13 @@ def open_folder(root: Path, parts: tuple[str, ...], *, create: int | None = None
         yield folder
     finally:
         os.close(folder)
+
+
+@contextmanager
+def moving(root: Path, path: WorkspacePath, source: Parts, target: Parts) -> Iterator[tuple[int, int]]:
+    """Open the folders between which a file moves, the second made if missing; errors are explained as of `path`."""
+    with explained_errors(path), open_folder(root, source) as above, open_folder(root, target, create=0o777) as below:
+        yield above, below
 
 
 @contextmanager

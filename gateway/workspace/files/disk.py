@@ -21,6 +21,8 @@ _CHUNK = 1024 * 1024
 
 Skipped: TypeAlias = Callable[[tuple[str, ...]], bool]
 """Whether a file or folder, by the parts of its path, isn't looked at."""
+Failed: TypeAlias = Callable[[str, str], None]
+"""Takes the path of what can't be looked at, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,7 @@ class FoundFile(NamedTuple):
         return self.path.rpartition("/")[2]
 
 
-def walk(
-    root: Path, skipped: Skipped, failed: Callable[[str, str], None], levels: int = MAX_LEVELS
-) -> Iterator[FoundFile]:
+def walk(root: Path, skipped: Skipped, failed: Failed, levels: int = MAX_LEVELS) -> Iterator[FoundFile]:
     """Yield what lies below `root` and isn't a folder, by name, a folder's own files first; no link is followed.
 
     `failed` is called with the path of a folder or file that can't be looked at, and why. Raises `OSError` if that is
@@ -102,9 +102,7 @@ def walk(
         os.close(top)
 
 
-def _walk(
-    folder: int, parts: tuple[str, ...], skipped: Skipped, failed: Callable[[str, str], None], levels: int
-) -> Iterator[FoundFile]:
+def _walk(folder: int, parts: tuple[str, ...], skipped: Skipped, failed: Failed, levels: int) -> Iterator[FoundFile]:
     folders = list[tuple[str, ...]]()
     for entry in sorted(os.scandir(folder), key=attrgetter("name")):
         place = (*parts, entry.name)

@@ -224,11 +224,9 @@ class FileIndex:
     def _load(self) -> None:
         if self.complete or self._known or self.file is None or not self.tells_changes():
             return
-        known = load_records(self.file, str(self.root))
+        known, size = load_records(self.file, str(self.root)), len(FileState.NEVER) + _DIGEST_BYTES
         with self._changing:
-            self._known = {
-                path: record for path, record in known.items() if len(record) == len(FileState.NEVER) + _DIGEST_BYTES
-            }
+            self._known = {path: record for path, record in known.items() if len(record) == size}
 
 
 def notes_mappings(folder: Path) -> bool:

@@ -19,6 +19,7 @@ from gateway.workspace.files.access import (
     TEMPORARY_PREFIX,
     Quota,
     explained_errors,
+    moving,
     open_file,
     open_folder,
     replace_file,
@@ -300,11 +301,7 @@ class Workspace:
             return hashlib.file_digest(stream, "sha256").hexdigest(), os.fstat(file).st_size
 
     def _move(self, path: WorkspacePath, to: WorkspacePath, *, unlocked: bool) -> None:
-        with (
-            explained_errors(path),
-            open_folder(self.root, path.parents) as above,
-            open_folder(self.root, to.parents, create=0o777) as below,
-        ):
+        with moving(self.root, path, path.parents, to.parents) as (above, below):
             try:
                 os.link(path.name, to.name, src_dir_fd=above, dst_dir_fd=below, follow_symlinks=False)
             except FileExistsError:

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from io import BufferedWriter
 from pathlib import Path
 
-from gateway.workspace.files.access import NEW_FLAGS, TEMPORARY_PREFIX, explained_errors, open_folder, temporary_name
+from gateway.workspace.files.access import (
+    NEW_FLAGS,
+    TEMPORARY_PREFIX,
+    explained_errors,
+    moving,
+    open_folder,
+    temporary_name,
+)
 from gateway.workspace.files.disk import measure
 from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
 
@@ -88,11 +95,7 @@ class Incoming:
         Blocks. Raises `WorkspaceError`.
         """
         folder = WorkspacePath((UPLOADS, day))
-        with (
-            explained_errors(folder),
-            open_folder(self.root, _HERE.parts) as above,
-            open_folder(self.root, folder.parts, create=0o777) as below,
-        ):
+        with moving(self.root, folder, _HERE.parts, folder.parts) as (above, below):
             names = set(os.listdir(below))
             for candidate in name_candidates(name):
                 if self._settled(above, below, candidate, names) or self._is(below, f"{folder}/{candidate}", names):

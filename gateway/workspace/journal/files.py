@@ -32,6 +32,8 @@ MAX_BYTES = 256 * 1024**2
 
 Version = tuple[int, int, int, int]
 """Which file it is, how long, when it was written and when changed at all: whether it is as it was left."""
+Versions = tuple[Version, Version]
+"""The states of a file before a change and after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def make(place: Place) -> bool:
     return False
 
 
-def append(place: Place, data: bytes) -> tuple[Version, Version]:
+def append(place: Place, data: bytes) -> Versions:
     """Write at the end of a file that must be there; what cannot be written whole is taken back.
 
     Returns what it was before and what it is after.

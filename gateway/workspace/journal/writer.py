@@ -15,7 +15,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import EntryId
 from gateway.workspace.journal import files
 from gateway.workspace.journal.entries import Content, JournalEntry, parse_entries, render_entries
-from gateway.workspace.journal.files import Place, Version
+from gateway.workspace.journal.files import Place, Version, Versions
 
 KEY_BYTES = 32
 
@@ -35,6 +35,7 @@ KEPT = 100
 """Damaged originals that are kept, the newest."""
 
 Result = TypeVar("Result")
+PutRight = tuple[set[EntryId], Version | None]
 
 
 class JournalWriter:
@@ -58,15 +59,13 @@ class JournalWriter:
         """A new, empty file named after this second or the next free one."""
         return await self._in_order(lambda: self._create(root, at))
 
-    async def append(
-        self, place: Place, entries: Iterable[JournalEntry], *, create: bool = False
-    ) -> tuple[Version, Version]:
+    async def append(self, place: Place, entries: Iterable[JournalEntry], *, create: bool = False) -> Versions:
         """Add entries, not yet on disk; raises `FileNotFoundError` for a file that is gone, unless `create` is set.
 
         Returns what the file was before and what it is after.
         """
 
-        def work() -> tuple[Version, Version]:
+        def work() -> Versions:
             if create:
                 files.make(place)
             return files.append(place, render_entries(entries, self._key))
@@ -81,9 +80,7 @@ class JournalWriter:
         """Bring the file to disk, with everything that was appended before."""
         await self._in_order(lambda: files.sync(place))
 
-    async def put_right(
-        self, place: Place, rows: Sequence[JournalEntry], stored: Set[EntryId]
-    ) -> tuple[set[EntryId], Version | None]:
+    async def put_right(self, place: Place, rows: Sequence[JournalEntry], stored: Set[EntryId]) -> PutRight:
         """Make the file hold these rows, then the arrivals it held besides that are not `stored`.
 
         Returns the latter, and which version is right by that, None if somebody else wrote at the same time. A damaged
@@ -109,9 +106,7 @@ class JournalWriter:
         self._named[root] = files.began(place.path)
         return place
 
-    def _put_right(
-        self, place: Place, rows: Sequence[JournalEntry], stored: Set[EntryId]
-    ) -> tuple[set[EntryId], Version | None]:
+    def _put_right(self, place: Place, rows: Sequence[JournalEntry], stored: Set[EntryId]) -> PutRight:
         data, read = files.read(place)
         held = parse_entries(data or b"", self._key)
         arrived = {entry.id: entry for entry in held.entries if entry.inbound is not None}

@@ -163,13 +163,9 @@ def _lines(text: str, numbers: AbstractSet[int]) -> Iterator[tuple[int, str]]:
     begun, first = "", 0
     for number, line in enumerate(lines, 1):
         first = first or number
-        if (
-            number < len(lines)
-            and line.endswith(("\\", "\r"))
-            and line.rstrip("\r").endswith("\\")
-            and len(begun) < _PIECE
-        ):
-            begun += line.rstrip("\r")[:-1] + " "
+        plain = line.rstrip("\r")
+        if plain.endswith("\\") and number < len(lines) and len(begun) < _PIECE:
+            begun += plain[:-1] + " "
             continue
         if not numbers.isdisjoint(range(first, number + 1)):
             yield first, begun + line

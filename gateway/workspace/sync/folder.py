@@ -158,12 +158,9 @@ def place_file(root: Path, pull: Pull, staged: Path) -> None:
     """Put a fetched file into its place. What it is to replace stays, under another name if the plan gives one."""
     where, name = WorkspacePath.parse(pull.path), WorkspacePath.parse(pull.path).name
     with explained_errors(where), open_folder(root, where.parents, create=0o777) as folder:
-        draft = temporary_name()
+        draft, mode = temporary_name(), 0o777 if pull.content.executable else 0o666
         try:
-            with (
-                new_file(folder, draft, 0o777 if pull.content.executable else 0o666) as file,
-                staged.open("rb") as copy,
-            ):
+            with new_file(folder, draft, mode) as file, staged.open("rb") as copy:
                 shutil.copyfileobj(copy, file)
             if pull.over is None:
                 _link(folder, draft, name, where)

@@ -82,11 +82,8 @@ class Plan:
 
 def excluded(parts: tuple[str, ...]) -> bool:
     """Whether no machine ever gets this: the gateway's own folders, half-written files, what programs make again."""
-    return (
-        _folded(parts[0]) in NEVER_AT_TOP
-        or parts[-1].startswith(TEMPORARY_PREFIX)
-        or any(part in NEVER for part in parts)
-    )
+    own = _folded(parts[0]) in NEVER_AT_TOP or parts[-1].startswith(TEMPORARY_PREFIX)
+    return own or not NEVER.isdisjoint(parts)
 
 
 def plan(

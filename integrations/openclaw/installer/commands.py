@@ -5,10 +5,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from gateway.cli.terminal.console import echo
-from gateway.cli.terminal.output import Yes, confirm
+from gateway.cli.terminal.output import Yes, confirm, flag, option
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.domain.errors import OwnerMustAct
@@ -19,23 +17,18 @@ from integrations.openclaw.installer.removal import Remover
 from integrations.openclaw.installer.state import Chosen, InstallState, Places
 
 AGENT = "openclaw"
-Workspace = Annotated[Path, typer.Option(metavar="DIR", help="Workspace of OpenClaw's agent.")]
-State = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="OpenClaw's state folder (default: $OPENCLAW_STATE_DIR or ~/.openclaw)."),
-]
+Workspace = Annotated[Path, option("Workspace of OpenClaw's agent.", "DIR")]
+State = Annotated[Path | None, option("OpenClaw's state folder (default: $OPENCLAW_STATE_DIR or ~/.openclaw).", "DIR")]
 
 
 def install(
     workspace: Workspace,
     state: State = None,
-    agent: Annotated[str, typer.Option(metavar="NAME", help="Name of OpenClaw's agent in the memory.")] = AGENT,
-    shared: Annotated[
-        bool, typer.Option("--shared", help="Let the agent read your own memories, but never change them.")
-    ] = False,
-    hooks: Annotated[bool, typer.Option("--hooks", help="Log by HOOK.md hooks, not by the plugin.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Start again, even after a complete installation.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check, and print what would be changed.")] = False,
+    agent: Annotated[str, option("Name of OpenClaw's agent in the memory.", "NAME")] = AGENT,
+    shared: Annotated[bool, flag("Let the agent read your own memories, but never change them.", "--shared")] = False,
+    hooks: Annotated[bool, flag("Log by HOOK.md hooks, not by the plugin.", "--hooks")] = False,
+    force: Annotated[bool, flag("Start again, even after a complete installation.", "--force")] = False,
+    dry_run: Annotated[bool, flag("Check, and print what would be changed.", "--dry-run")] = False,
     yes: Yes = False,
 ) -> None:
     """Make SupaClaw the memory of an OpenClaw.
@@ -64,7 +57,7 @@ def install(
 def uninstall(
     workspace: Workspace,
     state: State = None,
-    force: Annotated[bool, typer.Option("--force", help="Continue if the state file is missing or damaged.")] = False,
+    force: Annotated[bool, flag("Continue if the state file is missing or damaged.", "--force")] = False,
     yes: Yes = False,
 ) -> None:
     """Remove SupaClaw from an OpenClaw.
@@ -97,9 +90,7 @@ def check(workspace: Workspace, state: State = None) -> None:
     places = _places(workspace, state)
     current = places.load()
     if current is None or current.status != "complete":
-        raise OwnerMustAct(
-            f"SupaClaw is not completely installed in {places.workspace}; run `supaclaw openclaw install`"
-        )
+        raise OwnerMustAct(f"SupaClaw is incomplete in {places.workspace}; run `supaclaw openclaw install`")
     verify(OpenClaw.find(places.state), places)
     echo(
         "OpenClaw uses SupaClaw: the plugin is loaded in the memory slot, and a memory was stored, found and forgotten"

@@ -92,9 +92,8 @@ def remote_connection(places: Places, *, interactive: bool) -> Connection | None
     url = found.get("url") or ask(
         "The address of your SupaClaw gateway?", gateway_address(Environment.read(os.environ))
     )
-    token = found.get("token") or ask_secret_line(
-        "A token of scope memory (`supaclaw token create openclaw --scope memory`)?"
-    )
+    question = "A token of scope memory (`supaclaw token create openclaw --scope memory`)?"
+    token = found.get("token") or ask_secret_line(question)
     return Connection(url.rstrip("/"), _read_reference(token))
 
 
@@ -106,9 +105,7 @@ def _read_reference(token: str) -> str:
         command = ["op", "read", token]
         done = subprocess.run(command, capture_output=True, text=True, timeout=OP_TIMEOUT_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise OwnerMustAct(
-            f"`op read {token}` fails; sign in to 1Password, or put the token into {CREDENTIALS}"
-        ) from error
+        raise OwnerMustAct(f"`op read {token}` fails; sign in to 1Password or put a token in {CREDENTIALS}") from error
     return done.stdout.strip()
 
 

@@ -225,11 +225,8 @@ class Installer:
 
     def _place(self, folder: Path, only: Callable[[Path], bool] = lambda _: True) -> None:
         """Copy the files that belong below `folder`, after recording them in the backup's manifest."""
-        ours = {
-            path: data
-            for path, data in self.places.ours(hooks=self.state.config.hooks).items()
-            if path.is_relative_to(folder) and only(path)
-        }
+        every = self.places.ours(hooks=self.state.config.hooks)
+        ours = {path: data for path, data in every.items() if path.is_relative_to(folder) and only(path)}
         Backup(self.places).note(ours)
         for path, data in ours.items():
             self._reach()
@@ -245,9 +242,8 @@ def _numbers(version: str) -> list[int]:
 def verify(openclaw: OpenClaw, places: Places) -> None:
     """Raise `OwnerMustAct` unless OpenClaw has loaded the plugin as its memory, and the memory works."""
     plugin = openclaw.inspected(PLUGIN)
-    if plugin.get("status") != "loaded" or not (
-        plugin.get("memorySlotSelected") or plugin.get("activationReason") == "selected memory slot"
-    ):
+    chosen = plugin.get("memorySlotSelected") or plugin.get("activationReason") == "selected memory slot"
+    if plugin.get("status") != "loaded" or not chosen:
         raise OwnerMustAct(
             f"OpenClaw did not load {PLUGIN} (status: {plugin.get('status')}, {plugin.get('error', '')})"
         )
