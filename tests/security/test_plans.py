@@ -389,7 +389,7 @@ async def test_calls_that_a_chat_cannot_show_together_are_asked_about_one_by_one
 async def test_a_kill_in_the_middle_repeats_none_of_them(path: MessagePath, letter: Office) -> None:
     await asked(path)
     await path.rows("update reviews set started_at = now() returning id")
-    await answered(path, "/approve A1", told="A1 (planned_calls) was approved and may have run")
+    await answered(path, "/approve A1", told="A1 (planned calls) was approved and may have run")
     assert letter.sent == []
 
 
