@@ -242,7 +242,8 @@ class Toolbox:
         self, tool: AnyTool, arguments: BaseModel, caller: Caller, written: bool, filled: FilledCall
     ) -> Labelled | None:
         """The result of asking whether the call may run; None if it may."""
-        if self.todo_check and TODO in self._tools and (reason := await self.todo_check(tool.name, caller)):
+        check = self.todo_check if TODO in self._tools else None
+        if check and (reason := await limited(tool, caller, check(tool.name, caller))):
             raise ToolFailed.own("no_todo", reason)
         verdicts = Verdicts(self.policy)
         planned = await verdicts.planned(tool, caller, filled)

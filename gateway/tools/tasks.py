@@ -42,6 +42,7 @@ Result = TypeVar("Result")
 
 SHOWN = 10
 MAX_RESULT_CHARS = 2_000
+ROLES = {"action": ArgumentRole.CHOICE, "id": ArgumentRole.ID}
 
 
 class StartArguments(ToolArguments):
@@ -113,15 +114,7 @@ class _TasksTool:
         row = await self._found(lambda tx: task_trees.node(tx, self.context.principal, which))
         return Change(f"Cancel this task with all below it: {task_line(row).strip()}", str(row.id))
 
-    @tool(
-        "Tasks: {action}",
-        "Tasks: {action}",
-        kind,
-        cancelled,
-        effect=Effect.IDEMPOTENT,
-        private=True,
-        roles={"action": ArgumentRole.CHOICE, "id": ArgumentRole.ID},
-    )
+    @tool("Tasks: {action}", "Tasks: {action}", kind, cancelled, effect=Effect.IDEMPOTENT, private=True, roles=ROLES)
     async def tasks(self, arguments: TasksArguments, _caller: Caller) -> Labelled:
         """Background tasks: list them, show how far one is, cancel one."""
         if arguments.action == "list":

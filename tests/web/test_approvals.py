@@ -1,7 +1,10 @@
 from datetime import UTC, datetime
 
+from pydantic import JsonValue
+
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.principals import Label
+from gateway.domain.work.plans import PLANNED_CALLS
 from gateway.domain.work.tasks import Lane
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import DOUBT, ReviewQuestion
@@ -52,6 +55,24 @@ async def test_a_call_that_may_have_run_has_three_answers(web: Web) -> None:
         assert (await browser.post("/approvals/A1/deny", data={"comment": "it ran"})).status_code == 204
     [(response,)] = await web.path.rows("select response from reviews")
     assert response == {"approved": False, "comment": "it ran"}
+
+
+async def test_planned_calls_are_one_card_with_one_answer_and_no_grant(web: Web) -> None:
+    owner, shows = web.path.people.owner.id, "Step 3\n  send\n  to: <b>Eve</b>\nStep 4\n  send"
+    async with web.path.database.transaction() as tx:
+        task, calls = await tasks.create(tx, owner, "agent", Lane.AGENTS), {"calls": list[JsonValue]()}
+        question = ReviewQuestion(
+            owner, owner, PLANNED_CALLS, calls, shows, Label.UNTRUSTED, task=task, ordinal=0, act=ToolClass.ACT
+        )
+        await reviews.ask(tx, question, datetime.now(UTC))
+    async with web.sign_in() as browser:
+        shown = (await browser.get("/approvals")).text
+        assert "A1: planned calls" in shown
+        assert "to: &lt;b&gt;Eve&lt;/b&gt;\nStep 4" in shown
+        assert "Allow more calls like this" not in shown
+        assert (await browser.post("/approvals/A1/grant", data={"terms": "5 24h"})).status_code == 409
+        assert (await browser.post("/approvals/A1/approve")).status_code == 204
+    assert await states(web) == ["approved"]
 
 
 async def test_neither_a_token_nor_a_foreign_page_answers(web: Web) -> None:

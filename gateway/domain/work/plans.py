@@ -18,8 +18,8 @@ from gateway.domain.json import Json, JsonObject
 
 PLAN = "plan"
 """The tool's name."""
-PLANNED_CALLS = "planned_calls"
-"""The name of the question about several calls of a plan."""
+PLANNED_CALLS = "planned calls"
+"""The question about several calls of a plan; no tool can have this name."""
 MAX_STEPS = 20
 MAX_CONTENT = 2_000
 """Characters of a value that was read and goes to somebody."""

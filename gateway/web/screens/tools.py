@@ -126,7 +126,7 @@ async def confirm_tool(
 ) -> None:
     """Switch on exactly the definition that was shown, with this use, and a role for each argument or none."""
     await _tool(site, name)
-    meaning = Meaning({name: means for name, means in zip(argument, role, strict=False) if means}, own)
+    meaning = Meaning({name: means for name, means in zip(argument, role, strict=False) if means}, own.strip())
     await pinned_tools.confirm(site.database, name, sha256, use, meaning)
 
 
