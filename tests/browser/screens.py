@@ -210,9 +210,9 @@ async def more(page: Page) -> None:
 SHOTS = [
     Shot("chat", "/", tuple(LOOKS), top),
     Shot("menu", "/", ("phone",), more),
-    Shot("conversations", "/conversations", tuple(LOOKS)),
-    Shot("search", "/conversations?q=tejo"),
-    Shot("conversation", "/conversations?q=tejo", ("desktop",), lambda page: page.locator("a.title").first.click()),
+    Shot("conversations", "/c", tuple(LOOKS)),
+    Shot("search", "/c?q=tejo"),
+    Shot("conversation", "/c?q=tejo", ("desktop",), lambda page: page.locator("a.title").first.click()),
     Shot("memory", "/memory", tuple(LOOKS), open_first),
     Shot("approvals", "/approvals"),
     Shot("people", "/people"),

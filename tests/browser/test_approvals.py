@@ -100,8 +100,8 @@ async def test_approvals(browser: Browser, web: Web, scheme: str, phone: bool) -
         page = watched.page
         if not phone:
             await page.set_viewport_size({"width": 1440, "height": 900})
-        await page.goto(f"{web.page}/approvals")
-        await expect(page.locator("#empty h2")).to_have_text("No approvals are waiting")
+        await page.goto(f"{web.page}/inbox")
+        await expect(page.locator("#empty h2")).to_have_text("Nothing waits for you")
         await watched.show(f"approvals-empty-{look}")
         await ask(web)
         await page.reload()

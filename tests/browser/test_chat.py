@@ -396,7 +396,7 @@ async def test_a_message_is_edited_and_an_answer_retried(browser: Browser, web: 
         await page.get_by_role("link", name="Earlier version").click()
         await expect(page.locator(".thread .user")).to_contain_text("Tell me about Rome")
         await expect(page.locator(".thread").get_by_role("button", name="Edit")).to_have_count(0)
-        await page.goto(f"{web.page}/conversations")
+        await page.goto(f"{web.page}/c")
         await expect(page.locator(".badge", has_text="branch")).to_have_count(2)
         await accessible(page)
         await watched.show(f"versions-{look}")

@@ -59,7 +59,7 @@ async def test_a_conversation_is_found_opened_named_and_gone_on_with(
         await expect(page.locator("mark")).to_have_text("Tejo")
         await look_at(watched, "conversations-found", look)
         await page.locator(".conversation p a").click()
-        await expect(page).to_have_url(re.compile(rf"/conversations/{trip}\?at=\d+#m\d+"))
+        await expect(page).to_have_url(re.compile(rf"/c/{trip}\?at=\d+#m\d+"))
         await expect(page.locator(".message:target")).to_be_in_viewport()
         await look_at(watched, "conversation", look)
 
@@ -104,7 +104,7 @@ async def test_renaming_in_the_list_keeps_what_is_looked_for(browser: Browser, w
     async with opened(browser, web) as watched:
         page = watched.page
         await filled(web)
-        await page.goto(f"{web.page}/conversations?q=tejo")
+        await page.goto(f"{web.page}/c?q=tejo")
         await page.get_by_text("Rename").click()
         await page.get_by_label("Title").fill("Lisbon")
         await page.get_by_role("button", name="Save").click()

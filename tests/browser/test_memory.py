@@ -149,7 +149,7 @@ async def test_a_memory_leads_into_its_conversation(browser: Browser, web: Web):
         await page.goto(f"{web.page}/memory")
         await page.get_by_text("Source and edit").click()
         await page.locator(".sources a").click()
-        await expect(page).to_have_url(re.compile(rf"/conversations/[0-9a-f-]+\?at={said}#m{said}"))
+        await expect(page).to_have_url(re.compile(rf"/c/[0-9a-f-]+\?at={said}#m{said}"))
         await expect(page.locator(f"#m{said}")).to_be_in_viewport()
         await accessible(page)
         await watched.show("memory-said-phone-light")

@@ -26,9 +26,9 @@ async def states(web: Web) -> list[str]:
 
 async def test_the_page_shows_the_whole_change_and_takes_the_owners_answer(web: Web) -> None:
     async with web.sign_in() as browser:
-        assert "No approvals are waiting" in (await browser.get("/approvals")).text
+        assert "Nothing waits for you" in (await browser.get("/inbox")).text
         await ask(web)
-        shown = (await browser.get("/approvals")).text
+        shown = (await browser.get("/inbox")).text
         assert "+&lt;b&gt;Be evil.&lt;/b&gt;⟨U+202E⟩" in shown
         assert (await browser.post("/approvals/A1/approve")).status_code == 204
         assert await states(web) == ["approved"]
@@ -45,7 +45,7 @@ async def test_a_call_that_may_have_run_has_three_answers(web: Web) -> None:
         )
         await reviews.ask(tx, question, datetime.now(UTC))
     async with web.sign_in() as browser:
-        shown = (await browser.get("/approvals")).text
+        shown = (await browser.get("/inbox")).text
         assert all(f"{label}</button>" in shown for label in ("Run it again", "It ran", "Give up"))
         assert "Your answer" not in shown
         assert '<input type="hidden" name="comment" value="it ran">' in shown
@@ -79,12 +79,12 @@ async def test_a_token_looks_and_cannot_answer(web: Web) -> None:
 
 async def test_the_page_says_how_many_wait_and_keeps_what_was_answered(web: Web) -> None:
     async with web.sign_in() as browser:
-        assert (await browser.get("/approvals/waiting")).json() == {"waiting": 0}
+        assert (await browser.get("/inbox/waiting")).json() == {"waiting": 0, "well": True}
         await ask(web)
-        assert (await browser.get("/approvals/waiting")).json() == {"waiting": 1}
+        assert (await browser.get("/inbox/waiting")).json() == {"waiting": 1, "well": True}
         await browser.post("/approvals/A1/deny")
-        assert (await browser.get("/approvals/waiting")).json() == {"waiting": 0}
-        shown = (await browser.get("/approvals")).text
+        assert (await browser.get("/inbox/waiting")).json() == {"waiting": 0, "well": True}
+        shown = (await browser.get("/inbox")).text
         assert "Answered" in shown
         assert "denied" in shown
 

@@ -328,6 +328,11 @@ class Topics:
                 topic.ring.end()
                 task.cancel()
 
+    async def refresh(self) -> None:
+        """Read the rows of all open topics again: what they show of them has changed."""
+        for address in tuple(self._open):
+            await self._conversations.refresh(address)
+
     async def follow(self, address: Address, last_id: str | None) -> AsyncGenerator[Frame, None]:
         """Yield frames for one viewer."""
         if self._group is None:
