@@ -251,14 +251,18 @@ async def thought(conn: Connection, principal: PrincipalId, message: MessageId) 
 
 
 async def with_costs(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
-    """The rows, with models and usage of each answer, and the command of each reply to one."""
+    """The rows, with models and usage of each answer, the command of each reply to one, and the task of each result."""
     made = await _with_usage(conn, rows)
     replies = [row for row in rows if row.kind == "notice" and row.task_id is None and row.address_id]
-    if not replies:
-        return made
-    found = await conn.fetch(_COMMANDS, list({row.address_id for row in replies}), [row.id for row in replies])
-    commands = {row["message_id"]: row["text"] for row in found}
-    return [replace(row, command=commands[row.id]) if row.id in commands else row for row in made]
+    results = [row.task_id for row in rows if row.kind == "assistant" and row.origin == "task"]
+    causes = dict[int | TaskId | None, str]()
+    if replies:
+        found = await conn.fetch(_COMMANDS, list({row.address_id for row in replies}), [row.id for row in replies])
+        causes |= {row["message_id"]: row["text"] for row in found}
+    if results:
+        names = await conn.fetch("select id, input ->> 'name' as name from tasks where id = any($1)", results)
+        causes |= {row["id"]: row["name"] or "" for row in names}
+    return [replace(row, command=causes.get(row.id) or causes.get(row.task_id) or "") for row in made]
 
 
 async def _with_usage(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
@@ -300,6 +304,18 @@ def _memory_ids(result: str) -> Iterable[int]:
         return ()
     rows = answer.get("memories", [answer]) if isinstance(answer, dict) else ()
     return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), int)]
+
+
+def with_doubts(rows: Sequence[MessageRow]) -> list[MessageRow]:
+    """The rows; each untrusted answer says why, as far as the rows before it show."""
+    found, made = dict[tuple[str, str], None](), list(rows)
+    for place, row in enumerate(rows):
+        if row.label is Label.UNTRUSTED and row.kind == "assistant":
+            made[place] = replace(row, doubts=tuple(found))
+        elif row.label is Label.UNTRUSTED and row.kind in {"user", "tool_result"}:
+            files = [(file.name, file.path) for file in row.attached]
+            found |= dict.fromkeys(files or [(row.tool or "a message by someone else", "")])
+    return made
 
 
 async def held_between(
