@@ -106,7 +106,7 @@ async def test_approvals(browser: Browser, web: Web, scheme: str, phone: bool) -
         await ask(web)
         await page.reload()
         await expect(page.locator(".question")).to_have_count(2)
-        await expect(page).to_have_title("(2) Approvals · SupaClaw")
+        await expect(page).to_have_title("(2) Inbox · SupaClaw")
         await expect(page.locator("#waiting")).to_have_text("2")
         await expect(page.locator("#A1")).to_contain_text("outlive the conversation")
         await expect(page.locator("#A2")).to_contain_text("send something to others")

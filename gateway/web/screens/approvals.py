@@ -39,7 +39,7 @@ async def waiting(site: AtSite) -> dict[str, int | bool]:
     async with site.database.connection() as conn:
         open = await reviews.list_open(conn, site.owner.id, site.clock.now())
         failed = await outbox.undelivered(conn, site.owner.id)
-    cards = sum(not id.isalpha() for id in asking)
+    cards = len(asking.keys() - {"joining", "asking"})
     well = site.health.healthy() and all(state in WELL for state in site.channels.states().values())
     return {"waiting": len(open) + cards + len(failed), "well": well}
 

@@ -17,6 +17,7 @@ from gateway.flow.people import OWNER_PAGE
 from gateway.store.delivery import addresses, inbox
 from gateway.store.files import attachments
 from gateway.store.transcript import conversations, messages, sessions
+from gateway.store.transcript.conversations import Conversation
 from gateway.store.transcript.messages import MessageRow
 from gateway.web import files as chat_files
 from gateway.web.auth.access import OWNER, VISITOR, Caller, owner_as_sender, signed_in
@@ -38,6 +39,13 @@ def address_of(chat: UUID | None) -> Address:
     return replace(ADDRESS, thread=str(chat)) if chat else ADDRESS
 
 
+async def open_in(site: Site, chat: UUID | None) -> Conversation | None:
+    """The conversation that a chat on the page has open; None before something is said."""
+    async with site.database.connection() as conn:
+        session = await sessions.current(conn, address_of(chat))
+        return (await conversations.these(conn, site.owner.id, [session])).get(session) if session else None
+
+
 @screen.get("/", dependencies=VISITOR)
 async def page(request: Request, site: AtSite) -> Response:
     """The first chat; Setup comes before it while no model is connected."""
@@ -52,10 +60,7 @@ async def new(request: Request, site: AtSite) -> Response:
 
 async def show(request: Request, site: Site, chat: UUID | None, *, fresh: bool = False) -> Response:
     """A chat's page; a `fresh` one is not stored yet."""
-    model, of = site.settings.model(), None
-    async with site.database.connection() as conn:
-        if session := await sessions.current(conn, address_of(chat)):
-            of = (await conversations.these(conn, site.owner.id, [session])).get(session)
+    model, of = site.settings.model(), await open_in(site, chat)
     return site.screen(
         request,
         screen,

@@ -3,14 +3,13 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID, uuid4
 
 from fastapi import Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from gateway.agent.memory.search import MemorySearch
 from gateway.domain.conversation.inbound import Inbound
@@ -186,24 +185,18 @@ async def rows(site: AtSite, query: Annotated[ConversationQuery, Query()]) -> HT
 
 
 @screen.get(f"{HERE}/side", dependencies=OWNER)
-async def side(site: AtSite, since: datetime) -> HTMLResponse:
+async def side(site: AtSite, since: AwareDatetime) -> HTMLResponse:
     """The chats of the sidebar: pinned, those of today, which begins at `since`, and earlier ones."""
     async with site.database.connection() as conn:
         pinned = await conversations.pinned(conn, site.owner.id)
         others = await conversations.listed(conn, site.owner.id, SIDE, archived=False)
-    groups: dict[str, list[Conversation]] = {"Pinned": pinned, "Today": [], "Earlier": []}
-    for of in others:
-        if not of.pinned:
-            groups["Today" if of.last_at >= since else "Earlier"].append(of)
-    return HTMLResponse(site.pages.piece("side.html", groups=groups))
+    return HTMLResponse(site.pages.piece("side.html", pinned=pinned, others=others, since=since))
 
 
 @screen.get(f"{HERE}/menu", dependencies=OWNER)
 async def menu(site: AtSite, of: UUID | None = None) -> HTMLResponse:
     """All that can be done with the conversation of a chat on the page; nothing before it begins."""
-    session = await site.database.read(lambda conn: sessions.current(conn, chat.address_of(of)))
-    found = await _find_conversation(site, session) if session else None
-    return HTMLResponse(site.pages.piece("chat_menu.html", of=found))
+    return HTMLResponse(site.pages.piece("chat_menu.html", of=await chat.open_in(site, of)))
 
 
 @screen.get("/conversations{rest:path}", dependencies=VISITOR)

@@ -273,7 +273,8 @@ if (form) {
   const given = new URLSearchParams(location.search).get("text");      // an address may fill it in, and never sends it
   if (given) history.replaceState(null, "", location.pathname);
   box.value = given ?? localStorage.getItem(kept.draft) ?? "";
-  changed(); showFiles(); showUnsent(); deliver();
+  if (given) suggest(); else changed();                                // nor takes the place of a draft
+  showFiles(); showUnsent(); deliver();
   box.addEventListener("input", () => { chosen = 0; changed() });
   box.addEventListener("keydown", event => {
     const found = matching(), arrow = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -563,7 +564,7 @@ const option = (text, note, go) => {
 async function narrow() {
   const asked = aim.value.trim(), words = asked.toLowerCase().split(/\s+/).filter(Boolean), mine = ++wanted;
   aims.querySelectorAll("[data-found]").forEach(li => li.remove());
-  for (const li of aims.children) { li.hidden = !words.every(word => li.textContent.toLowerCase().includes(word)); li.id = "" }
+  for (const li of aims.children) { li.hidden = !words.every(word => li.textContent.toLowerCase().includes(word)); li.removeAttribute("id"); li.removeAttribute("aria-selected") }
   const titled = [...chats.querySelectorAll("a")].filter(link => words.every(word => link.textContent.toLowerCase().includes(word)));
   const asideFrom = new Set(titled.map(link => link.pathname));
   aims.append(...titled.slice(0, asked ? 8 : 4).map(link => option(link.firstChild.textContent, "Chat", link.pathname)));
