@@ -210,11 +210,12 @@ async def more(page: Page) -> None:
 SHOTS = [
     Shot("chat", "/", tuple(LOOKS), top),
     Shot("menu", "/", ("phone",), more),
+    Shot("palette", "/", ("desktop",), lambda page: page.keyboard.press("Control+k")),
     Shot("conversations", "/c", tuple(LOOKS)),
     Shot("search", "/c?q=tejo"),
     Shot("conversation", "/c?q=tejo", ("desktop",), lambda page: page.locator("a.title").first.click()),
     Shot("memory", "/memory", tuple(LOOKS), open_first),
-    Shot("approvals", "/approvals"),
+    Shot("inbox", "/inbox"),
     Shot("people", "/people"),
     Shot("channels", "/channels"),
     Shot("settings", "/settings", tuple(LOOKS)),
