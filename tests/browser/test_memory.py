@@ -154,7 +154,7 @@ async def test_a_memory_leads_into_its_conversation(browser: Browser, web: Web):
         await accessible(page)
         await watched.show("memory-said-phone-light")
         await page.get_by_role("button", name="More").click()
-        await page.locator("nav.side summary").click()
+        await page.get_by_role("button", name="Settings").click()
         await expect(page.get_by_role("link", name="Channels")).to_be_visible()
         await accessible(page)
         await watched.show("more-phone-light")
