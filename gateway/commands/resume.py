@@ -8,7 +8,7 @@ from gateway.store.transcript import conversations, sessions
 from gateway.store.work import tasks
 
 SHORTEST = 6
-WHICH = "Write /resume and the beginning of an id; the Conversations page and `supaclaw sessions` list them."
+WHICH = "Write /resume and the beginning of an id; the page's list of chats and `supaclaw sessions` list them."
 READ_ONLY = "You can read that conversation but not continue it: a program, a schedule or an import made it."
 
 

@@ -174,6 +174,9 @@ create table sessions (
   unattended boolean not null default false,
   parent_id uuid,                                       -- a branch reads the past of this session, of the same person,
   parent_seq int,                                       -- up to this place; its own places come after it
+  pinned_at timestamptz,                                -- by its person: first in the list of chats
+  archived_at timestamptz,                              -- apart from the others
+  deleted_at timestamptz,                               -- in no list and no search
   check ((parent_id is null) = (parent_seq is null))
 );
 create index sessions_by_digest on sessions (principal_id, digest)
@@ -183,6 +186,7 @@ create index sessions_by_spoken on sessions (spoken_at);
 create index sessions_chats on sessions (principal_id, ended_at) where ended_by_person;
 create index sessions_listed on sessions (principal_id, unattended, spoken_at);
 create unique index sessions_of_person on sessions (id, principal_id);
+create index sessions_pinned on sessions (principal_id) where pinned_at is not null;
 create index sessions_branches on sessions (parent_id) where parent_id is not null;
 alter table sessions add foreign key (parent_id, principal_id) references sessions (id, principal_id);
 

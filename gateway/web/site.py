@@ -125,7 +125,8 @@ class Site(Backend):
 
     def screen(self, request: Request, screen: Screen, template: str, **shown: object) -> Response:
         """Render a screen's page."""
-        return self.pages.page(request, template, title=screen.label, nav=self.nav, here=screen.path, **shown)
+        shown = {"title": screen.label, "nav": self.nav, "here": screen.path, "commands": self.chat.commands, **shown}
+        return self.pages.page(request, template, **shown)
 
     async def config_written(self, text: str) -> None:
         """Audit a change of config.json, which is not in the database."""

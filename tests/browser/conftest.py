@@ -84,6 +84,6 @@ async def go_to(watched: Watched, screen: str, *, phone: bool) -> Page:
     if phone:
         await bar.get_by_role("button", name="More").click()
     if not await bar.get_by_role("link", name=screen, exact=True).count():
-        await bar.locator("summary").click()
+        await bar.get_by_role("button", name="Settings").click()
     await bar.get_by_role("link", name=screen, exact=True).click()
     return page

@@ -100,13 +100,13 @@ async def test_approvals(browser: Browser, web: Web, scheme: str, phone: bool) -
         page = watched.page
         if not phone:
             await page.set_viewport_size({"width": 1440, "height": 900})
-        await page.goto(f"{web.page}/approvals")
-        await expect(page.locator("#empty h2")).to_have_text("No approvals are waiting")
+        await page.goto(f"{web.page}/inbox")
+        await expect(page.locator("#empty h2")).to_have_text("Nothing waits for you")
         await watched.show(f"approvals-empty-{look}")
         await ask(web)
         await page.reload()
         await expect(page.locator(".question")).to_have_count(2)
-        await expect(page).to_have_title("(2) Approvals · SupaClaw")
+        await expect(page).to_have_title("(2) Inbox · SupaClaw")
         await expect(page.locator("#waiting")).to_have_text("2")
         await expect(page.locator("#A1")).to_contain_text("outlive the conversation")
         await expect(page.locator("#A2")).to_contain_text("send something to others")

@@ -43,7 +43,7 @@ async def test_a_conversation_is_found_opened_named_and_gone_on_with(
         page = watched.page
         if not phone:
             await page.set_viewport_size({"width": 1440, "height": 900})
-        await page.get_by_role("link", name="Conversations", exact=True).click()
+        await page.get_by_role("link", name="All chats", exact=True).click()
         await expect(page.get_by_role("heading", name="No conversations yet")).to_be_visible()
         await look_at(watched, "conversations-empty", look)
         trip = await filled(web)
@@ -53,13 +53,13 @@ async def test_a_conversation_is_found_opened_named_and_gone_on_with(
         await page.get_by_role("link", name="Automation").click()
         await expect(page.locator("article.conversation")).to_have_count(1)
         await look_at(watched, "conversations-automation", look)
-        await page.get_by_role("link", name="Chats").click()
+        await page.get_by_role("link", name="Chats", exact=True).click()
 
         await page.fill("#q", "tejo")
         await expect(page.locator("mark")).to_have_text("Tejo")
         await look_at(watched, "conversations-found", look)
         await page.locator(".conversation p a").click()
-        await expect(page).to_have_url(re.compile(rf"/conversations/{trip}\?at=\d+#m\d+"))
+        await expect(page).to_have_url(re.compile(rf"/c/{trip}\?at=\d+#m\d+"))
         await expect(page.locator(".message:target")).to_be_in_viewport()
         await look_at(watched, "conversation", look)
 
@@ -89,13 +89,13 @@ async def test_a_new_chat_keeps_the_old_one_in_reach(browser: Browser, web: Web)
         await page.keyboard.press("Enter")
         await expect(page.locator(".assistant:not(.live)")).to_contain_text("re: My bike is blue")
         await expect(page.locator("#empty")).to_be_hidden()
-        await page.get_by_role("button", name="New chat").click()
-        await expect(page.locator(".notice")).to_contain_text("New session started")
-        await expect(page.get_by_role("button", name="What can you do?")).to_be_visible()
+        await page.get_by_role("link", name="New chat").click()
+        await expect(page.get_by_role("button", name="Read a file and say what matters")).to_be_visible()
         await expect(page.locator("#text")).to_be_focused()
         await look_at(watched, "chat-new", "phone-light")
-        await page.get_by_role("link", name="Earlier conversations").click()
+        await page.get_by_role("link", name="Earlier chats").click()
         await page.get_by_role("link", name="My bike is blue").click()
+        await expect(page).to_have_url(f"{web.page}/")
         await expect(page.locator(".user")).to_contain_text("My bike is blue")
         await watched.assert_clean()
 
@@ -104,7 +104,7 @@ async def test_renaming_in_the_list_keeps_what_is_looked_for(browser: Browser, w
     async with opened(browser, web) as watched:
         page = watched.page
         await filled(web)
-        await page.goto(f"{web.page}/conversations?q=tejo")
+        await page.goto(f"{web.page}/c?q=tejo")
         await page.get_by_text("Rename").click()
         await page.get_by_label("Title").fill("Lisbon")
         await page.get_by_role("button", name="Save").click()

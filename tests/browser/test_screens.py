@@ -163,6 +163,7 @@ async def test_a_laptop_shows_the_whole_sidebar_and_the_keyboard_skips_it(browse
         page = watched.page
         await page.set_viewport_size({"width": 1366, "height": 768})
         await page.goto(f"{web.page}/usage")
+        await page.get_by_role("button", name="Settings").click()
         await expect(page.get_by_role("link", name="Usage")).to_have_attribute("aria-current", "page")
         await page.goto(f"{web.page}/memory")
         assert await page.locator("nav.side").evaluate("side => side.scrollHeight <= side.clientHeight")
@@ -198,9 +199,12 @@ async def test_the_phone_finds_every_screen_under_more(browser: Browser, web: We
     async with opened(browser, web, phone=True) as watched:
         page = watched.page
         await page.get_by_role("button", name="More").click()
-        await page.locator("nav.side summary").click()
-        for name in ("Memory", "Usage", "Logs", "Health", "Tokens"):
+        await expect(page.get_by_role("link", name="Memory")).to_be_in_viewport()
+        await page.get_by_role("button", name="Settings").click()
+        for name in ("Channels", "Usage", "Logs", "Tokens"):
             await expect(page.get_by_role("link", name=name)).to_be_in_viewport()
+        await page.keyboard.press("Escape")
+        await page.get_by_role("button", name="Account").click()
         await expect(page.get_by_role("button", name="Sign out")).to_be_in_viewport()
         await accessible(page)
         await watched.show("more-screens-phone-light")

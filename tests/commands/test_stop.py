@@ -42,6 +42,8 @@ async def test_it_ends_the_processes_of_its_conversation(path: MessagePath) -> N
         assert processes is not None
         [one] = processes.all
         assert await path.rows("select count(*) from running_commands") == [(0,)], "its person's own"
+        assert await path.ask("/stop answer") == "Nothing is running."
+        assert one.report is None
         assert await path.ask("/stop") == "Stopped. 1 process ended."
         await eventually(lambda: one.report is not None)
         assert await path.ask("/stop") == "Nothing is running."

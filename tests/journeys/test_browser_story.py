@@ -195,9 +195,9 @@ async def find_and_export(visit: Visit) -> None:
 
 async def _found(visit: Visit, words: str) -> bool:
     """The index follows an answer after a moment."""
-    await visit.page.goto(f"{visit.home}/conversations")
+    await visit.page.goto(f"{visit.home}/c")
     await visit.page.get_by_label("Search conversations").fill(words)
-    await visit.page.wait_for_url(f"**/conversations?q={words}")
+    await visit.page.wait_for_url(f"**/c?q={words}")
     return await visit.page.locator("article.conversation mark").count() > 0
 
 

@@ -2,14 +2,22 @@ from datetime import UTC, datetime
 
 from pydantic import JsonValue
 
+from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.conversation.tools import ToolClass
+from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.principals import Label
 from gateway.domain.work.plans import PLANNED_CALLS
 from gateway.domain.work.tasks import Lane
+from gateway.store.delivery import addresses, outbox
+from gateway.store.delivery.outbox import OutboxPart
+from gateway.store.people import pairings
+from gateway.store.transcript import messages, sessions
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import DOUBT, ReviewQuestion
 from gateway.store.work import tasks
 from tests.web.conftest import BEARER, Web
+from tests.web.test_conversations import until
+from tests.web.test_memory_page import someone
 
 CHANGE = "\n".join(["--- SOUL.md", *("+ line" for _ in range(100)), "+<b>Be evil.</b>\u202e"])
 
@@ -29,9 +37,9 @@ async def states(web: Web) -> list[str]:
 
 async def test_the_page_shows_the_whole_change_and_takes_the_owners_answer(web: Web) -> None:
     async with web.sign_in() as browser:
-        assert "No approvals are waiting" in (await browser.get("/approvals")).text
+        assert "Nothing waits for you" in (await browser.get("/inbox")).text
         await ask(web)
-        shown = (await browser.get("/approvals")).text
+        shown = (await browser.get("/inbox")).text
         assert "+&lt;b&gt;Be evil.&lt;/b&gt;⟨U+202E⟩" in shown
         assert (await browser.post("/approvals/A1/approve")).status_code == 204
         assert await states(web) == ["approved"]
@@ -48,7 +56,7 @@ async def test_a_call_that_may_have_run_has_three_answers(web: Web) -> None:
         )
         await reviews.ask(tx, question, datetime.now(UTC))
     async with web.sign_in() as browser:
-        shown = (await browser.get("/approvals")).text
+        shown = (await browser.get("/inbox")).text
         assert all(f"{label}</button>" in shown for label in ("Run it again", "It ran", "Give up"))
         assert "Your answer" not in shown
         assert '<input type="hidden" name="comment" value="it ran">' in shown
@@ -100,12 +108,12 @@ async def test_a_token_looks_and_cannot_answer(web: Web) -> None:
 
 async def test_the_page_says_how_many_wait_and_keeps_what_was_answered(web: Web) -> None:
     async with web.sign_in() as browser:
-        assert (await browser.get("/approvals/waiting")).json() == {"waiting": 0}
+        assert (await browser.get("/inbox/waiting")).json() == {"waiting": 0, "well": True}
         await ask(web)
-        assert (await browser.get("/approvals/waiting")).json() == {"waiting": 1}
+        assert (await browser.get("/inbox/waiting")).json() == {"waiting": 1, "well": True}
         await browser.post("/approvals/A1/deny")
-        assert (await browser.get("/approvals/waiting")).json() == {"waiting": 0}
-        shown = (await browser.get("/approvals")).text
+        assert (await browser.get("/inbox/waiting")).json() == {"waiting": 0, "well": True}
+        shown = (await browser.get("/inbox")).text
         assert "Answered" in shown
         assert "denied" in shown
 
@@ -124,3 +132,45 @@ async def test_signing_in_and_tokens_are_written_down(web: Web) -> None:
         await browser.post("/tokens/revoke", data={"name": "ci"})
     events = [row[0] for row in await web.path.rows("select event from audit order by seq")]
     assert events[-3:] == ["signed in", "token made", "token revoked"]
+
+
+async def test_stopping_the_answer_closes_no_question(web: Web) -> None:
+    async with web.sign_in() as browser:
+        for text, left in (("hello", "open"), ("/stop answer", "open"), ("/stop", "closed")):
+            await browser.post("/chat", data={"text": text, "client_id": text})
+            if text == "hello":
+                await until(lambda: web.path.rows("select from messages where kind = 'assistant'"))
+                await ask(web)
+                await web.path.rows("update reviews set session_id = (select session_id from addresses) returning id")
+            assert await states(web) == [left]
+
+
+async def test_the_inbox_counts_requests_and_failed_deliveries_and_sends_again(web: Web) -> None:
+    owner = web.path.people.owner.id
+    at = Address("telegram", "bot", "7")
+    inbound = Inbound(at, Sender("8", "Bo"), "hi", "m8", datetime.now(UTC), private=True, as_owner=True)
+    async with web.path.database.transaction() as tx:
+        await pairings.request(tx, inbound, "ABCDEFGH")
+        session = await sessions.start(tx, owner, Label.OWNER)
+        await addresses.add(tx, at, owner, session, private=True)
+        [place] = await addresses.private_chats(tx, owner)
+        said = await messages.say(tx, session, owner, AssistantText("Your <b>train</b> leaves"), label=Label.OWNER)
+        await outbox.put(tx, owner, place.id, said.id, [OutboxPart("Your <b>train</b> leaves"), OutboxPart("soon")])
+        [first, _] = await outbox.of_message(tx, said.id)
+        await outbox.mark_failed(tx, first.id, "bot was blocked by the user")
+    async with web.sign_in() as browser:
+        assert (await browser.get("/inbox/waiting")).json()["waiting"] == 2
+        shown = (await browser.get("/inbox")).text
+        assert all(text in shown for text in ("ABCDEFGH", "Your &lt;b&gt;train", "bot was blocked by the user"))
+        foreign = await browser.post(f"/inbox/deliveries/{first.id}", headers={"Origin": "http://evil.example"})
+        assert foreign.status_code == 403
+        assert (await browser.post(f"/inbox/deliveries/{first.id}")).status_code == 204
+        assert (await browser.post(f"/inbox/deliveries/{first.id}")).status_code == 409
+        assert (await browser.get("/inbox/waiting")).json()["waiting"] == 1
+        assert await web.path.rows("select state from outbox") == [("pending",), ("pending",)]
+        await web.path.rows("update outbox set state = 'failed' returning id")
+        stranger = await someone(web)
+        await web.path.rows("update addresses set principal_id = $1 returning id", stranger)
+        assert (await browser.post(f"/inbox/deliveries/{first.id}")).status_code == 409
+    answer = await web.client.post(f"/inbox/deliveries/{first.id}", headers={**BEARER, "Origin": web.url})
+    assert answer.status_code == 401

@@ -15,7 +15,8 @@ PAGES = {
     "/files",
     "/files/checkpoints",
     *("/agents", "/schedules", "/tools"),
-    *("/", "/approvals", "/channels", "/checks", "/conversations", "/conversations/{id}", "/jobs", "/logs"),
+    *("/", "/inbox", "/approvals", "/channels", "/checks", "/c", "/c/new", "/c/{id}", "/jobs", "/logs"),
+    "/conversations{rest:path}",
     *("/memory", "/people", "/settings", "/setup", "/tasks", "/tasks/{id}", "/tasks/{id}/compare", "/tokens", "/usage"),
 }
 """They send whoever is not signed in to the sign-in."""
@@ -41,7 +42,8 @@ def filled(path: str) -> str:
         "task_id": id,
         "file_id": id,
         "inbox_id": "1",
-        "id": id if path.startswith(("/conversations", "/tasks")) else "1",
+        "id": id if path.startswith(("/c/", "/tasks")) else "1",
+        "row": "1",
         "name": "default",
         "code": "ABCDEFGH",
         "which": "1",

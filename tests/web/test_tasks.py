@@ -136,7 +136,7 @@ async def test_a_question_is_answered_on_the_page_with_a_comment_that_its_task_g
     async with web.sign_in() as browser:
         async with asyncio.timeout(60):
             while True:
-                if "Your answer" in (shown := (await browser.get("/approvals")).text):
+                if "Your answer" in (shown := (await browser.get("/inbox")).text):
                     break
                 await asyncio.sleep(0.05)
         assert "Allow more calls like this" not in shown

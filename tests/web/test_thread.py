@@ -249,7 +249,7 @@ async def test_a_file_that_a_turn_waits_for_is_named(thread: Thread):
     coming = Attached(MessageId(1), 0, "waiting", "scan.pdf", "application/pdf", problem="it has not arrived yet")
     html = await drawn(thread, row(1, "user", "read this", seq=None, attached=(coming,)))
     assert "Reading scan.pdf…" in html
-    assert 'data-say="/stop"' in html
+    assert 'data-say="/stop answer"' in html
     assert "Reading" not in await drawn(thread, row(1, "user", "read this", attached=(coming,)))
     failed = replace(coming, state="failed")
     assert "Reading" not in await drawn(thread, row(1, "user", "read this", seq=None, attached=(failed,)))
@@ -399,3 +399,21 @@ async def test_a_call_without_a_plan_shows_none(thread: Thread, text: str):
     thread.apply(TurnStarted(()))
     rows = row(1, "tool_intent", "{}", tool="todo", ordinal=0), row(2, "tool_result", text, ordinal=0)
     assert 'id="todo"' not in await drawn(thread, *rows)
+
+
+async def test_an_untrusted_answer_says_why_and_where_to_vouch():
+    file = Attached(MessageId(1), 0, "stored", "prices q3.csv", "text/csv", path="uploads/prices q3.csv")
+    said = row(1, "user", "Sum them up", attached=(file,), label=Label.UNTRUSTED)
+    read = row(2, "tool_result", "a page", tool="web_fetch", label=Label.UNTRUSTED)
+    thread = Thread(Pages(), Markdown(), Markup())
+    await thread.draw([row(0, "assistant", "Hello."), said, read, row(3, "assistant", "42", label=Label.UNTRUSTED)])
+    html = thread.whole()[0].html
+    assert re.findall(r"<li><bdi>([^<]+)</bdi>", html) == ["prices q3.csv", "web_fetch"]
+    assert 'href="/files?path=uploads/prices%20q3.csv">Vouch</a>' in html
+    assert html.count("unverified sources") == 1
+
+
+async def test_the_result_of_a_task_names_it_and_leads_to_it():
+    thread = Thread(Pages(), Markdown(), Markup())
+    await thread.draw([row(1, "assistant", "B is best.", origin="task", command="Compare <the> offers")])
+    assert f'<a href="/tasks/{TASK}" dir="auto">Compare &lt;the&gt; offers</a>' in thread.whole()[0].html

@@ -180,6 +180,21 @@ async def waiting(conn: Connection) -> dict[str, str]:
     return {row["channel"]: row["told"] for row in await conn.fetch(sql)}
 
 
+async def undelivered(conn: Connection, principal: PrincipalId) -> list[OutboxRow]:
+    """The first failed part of each message to this principal in the last week, the newest first."""
+    sql = """select distinct on (message_id) * from outbox where state = 'failed' and principal_id = $1
+               and created_at > now() - interval '7 days' order by message_id desc, part"""
+    return await fetch_all(conn, _row, sql, principal)
+
+
+async def send_again(tx: Connection, principal: PrincipalId, row: OutboxId) -> bool:
+    """Queue what failed of this message; False if there is nothing, or its address has become another person's."""
+    sql = """update outbox o set state = 'pending', run_at = now(), attempts = 0, error = null from addresses a
+             where a.id = o.address_id and a.principal_id = $1 and o.principal_id = $1 and o.state = 'failed'
+               and o.message_id = (select message_id from outbox where id = $2) returning true"""
+    return bool(await tx.fetchval(sql, principal, row))
+
+
 async def in_state(conn: Connection, state: State, limit: int = 100) -> list[OutboxRow]:
     """The latest parts in a state: dead letters and open questions are looked up here."""
     return await fetch_all(conn, _row, "select * from outbox where state = $1 order by id desc limit $2", state, limit)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Literal
 from uuid import uuid4
 
 from asyncpg import Record
@@ -17,8 +18,11 @@ from gateway.domain.text import texts
 from gateway.domain.text.texts import one_line, storable
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import columns, fetch_first
+from gateway.store.delivery import addresses
 from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
+
+Mark = Literal["pinned", "archived"]
 
 _LISTED = """
 select s.id, s.title as given, s.agent, s.label, s.unattended, s.next_seq - 1 as messages, s.started_at,
@@ -30,7 +34,9 @@ select s.id, s.title as given, s.agent, s.label, s.unattended, s.next_seq - 1 as
        (select left(text, 600) from memories m where m.session_id = s.id and kind = 'summary'
           and superseded_at is null and forgotten_at is null order by id desc limit 1) as summary,
        s.id in (select session_id from tasks where status = 'running') as answering,
-       array(select distinct channel from addresses where session_id = s.id order by 1) as open_on
+       array(select distinct channel from addresses where session_id = s.id order by 1) as open_on,
+       (select thread from addresses where session_id = s.id and channel = 'web' order by id limit 1) as place,
+       s.pinned_at is not null as pinned, s.archived_at is not null as archived
 from sessions s
 cross join lateral (
   select id, case when withdrawn is null then left(text, 600) else '' end as text, origin, address_id from (
@@ -39,7 +45,7 @@ cross join lateral (
     (select * from messages where session_id = s.id and kind = 'user' and seq is null order by id limit 1)) said
   limit 1) first
 left join addresses at on at.id = first.address_id and not s.unattended
-where s.principal_id = $1 """
+where s.principal_id = $1 and s.deleted_at is null """
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,8 @@ class Conversation:
     """A session in which something was said; `channel` is where it began, `open_on` where it goes on now.
 
     `given` is the title its person chose, or "". `answering`: a turn runs. `ours`: no program's, import's or run's.
-    What `parent` holds up to some place is read in it, and counts there alone.
+    What `parent` holds up to some place is read in it, and counts there alone. `place`: its thread on the page; None if
+    it isn't open there.
     """
 
     id: SessionId
@@ -65,14 +72,30 @@ class Conversation:
     last_at: datetime
     ended_at: datetime | None
     parent: SessionId | None
+    place: str | None = None
+    pinned: bool = False
+    archived: bool = False
 
 
 async def listed(
-    conn: Connection, principal: PrincipalId, limit: int, offset: int = 0, *, unattended: bool = False
+    conn: Connection,
+    principal: PrincipalId,
+    limit: int,
+    offset: int = 0,
+    *,
+    unattended: bool = False,
+    archived: bool | None = None,
 ) -> list[Conversation]:
-    """Chats, or what ran by itself, the one last spoken in first."""
-    query = f"{_LISTED} and s.unattended = $2 order by s.spoken_at desc limit $3 offset $4"
-    return [_conversation(row) for row in await conn.fetch(query, principal, unattended, limit, offset)]
+    """Chats, or what ran by itself, the one last spoken in first; None: those that are archived, too."""
+    query = f"""{_LISTED} and s.unattended = $2 and coalesce((s.archived_at is not null) = $5, true)
+                order by s.spoken_at desc limit $3 offset $4"""
+    return [_conversation(row) for row in await conn.fetch(query, principal, unattended, limit, offset, archived)]
+
+
+async def pinned(conn: Connection, principal: PrincipalId) -> list[Conversation]:
+    """The chats that their person pinned, by their time."""
+    query = f"{_LISTED} and s.pinned_at is not null order by s.pinned_at"
+    return [_conversation(row) for row in await conn.fetch(query, principal)]
 
 
 async def these(
@@ -99,6 +122,29 @@ async def called(conn: Connection, principal: PrincipalId, words: str, limit: in
 async def rename(tx: Connection, session: SessionId, title: str) -> None:
     """Give it a title; an empty one brings that by rule back."""
     await tx.execute("update sessions set title = nullif($2, '') where id = $1", session, storable(title.strip()))
+
+
+async def mark(tx: Connection, session: SessionId, mark: Mark | None) -> None:
+    """Pin it or archive it, or None: do neither."""
+    sql = """update sessions set pinned_at = case when $2 = 'pinned' then now() end,
+                                 archived_at = case when $2 = 'archived' then now() end where id = $1"""
+    await tx.execute(sql, session, mark)
+
+
+async def delete(tx: Connection, principal: PrincipalId, session: SessionId) -> None:
+    """Take a chat out of all lists and searches, and begin its addresses anew; the caller holds their locks.
+
+    Its rows stay for what was learned from it, until that is erased.
+    """
+    await addresses.move(tx, session, await sessions.start(tx, principal, Label.OWNER))
+    await tx.execute("update sessions set deleted_at = now(), ended_at = now() where id = $1", session)
+    sql = """update memories set forgotten_at = now(), updated_at = now()
+             where principal_id = $1 and session_id = $2 and kind in ('turn', 'summary') and forgotten_at is null"""
+    await tx.execute(sql, principal, session)
+    sql = """insert into memory_progress (session_id, principal_id, seq, place)
+             select id, principal_id, next_seq - 1, 0 from sessions where id = $1
+             on conflict (session_id) do update set seq = excluded.seq"""
+    await tx.execute(sql, session)
 
 
 async def stretch(conn: Connection, session: SessionId, first: int, limit: int) -> list[MessageRow]:
@@ -201,14 +247,18 @@ async def thought(conn: Connection, principal: PrincipalId, message: MessageId) 
 
 
 async def with_costs(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
-    """The rows, with models and usage of each answer, and the command of each reply to one."""
+    """The rows, with models and usage of each answer, the command of each reply to one, and the task of each result."""
     made = await _with_usage(conn, rows)
     replies = [row for row in rows if row.kind == "notice" and row.task_id is None and row.address_id]
-    if not replies:
-        return made
-    found = await conn.fetch(_COMMANDS, list({row.address_id for row in replies}), [row.id for row in replies])
-    commands = {row["message_id"]: row["text"] for row in found}
-    return [replace(row, command=commands[row.id]) if row.id in commands else row for row in made]
+    results = [row.task_id for row in rows if row.kind == "assistant" and row.origin == "task"]
+    causes = dict[int | TaskId | None, str]()
+    if replies:
+        found = await conn.fetch(_COMMANDS, list({row.address_id for row in replies}), [row.id for row in replies])
+        causes |= {row["message_id"]: row["text"] for row in found}
+    if results:
+        names = await conn.fetch("select id, input ->> 'name' as name from tasks where id = any($1)", results)
+        causes |= {row["id"]: row["name"] or "" for row in names}
+    return [replace(row, command=causes.get(row.id) or causes.get(row.task_id) or "") for row in made]
 
 
 async def _with_usage(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
@@ -249,6 +299,18 @@ def _memory_ids(result: str) -> Iterable[int]:
         return ()
     rows = answer.get("memories", [answer]) if isinstance(answer, dict) else ()
     return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), int)]
+
+
+def with_doubts(rows: Sequence[MessageRow]) -> list[MessageRow]:
+    """The rows; each untrusted answer says why, as far as the rows before it show."""
+    found, made = dict[tuple[str, str], None](), list(rows)
+    for place, row in enumerate(rows):
+        if row.label is Label.UNTRUSTED and row.kind == "assistant":
+            made[place] = replace(row, doubts=tuple(found))
+        elif row.label is Label.UNTRUSTED and row.kind in {"user", "tool_result"}:
+            files = [(file.name, file.path) for file in row.attached]
+            found |= dict.fromkeys(files or [(row.tool or "a message by someone else", "")])
+    return made
 
 
 async def held_between(

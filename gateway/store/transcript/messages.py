@@ -95,13 +95,15 @@ class MessageRow:
     """The model that wrote an answer, if it was queried; `usage` is the total of all its calls."""
     usage: Usage | None = None
     command: str = ""
-    """The message that a notice replies to, if it was queried."""
+    """The message that a notice replies to, or the name of the task whose result it is, if that was queried."""
     fields: tuple[str, ...] | None = None
     """Those of its reply that only their provider understands, in the transcript: source, message, each call."""
     thought_ms: int | None = None
     """How long the model thought before it, where that was asked for; None: it didn't, or that is forgotten."""
     thought_shown: bool = False
     """Whether its provider shows what the model thought."""
+    doubts: tuple[tuple[str, str], ...] = ()
+    """Why it is untrusted, where that was asked for: names, each with the path of its file or ""."""
     version_of: SessionId | None = None
     """The conversation that went on otherwise from here, where that was asked for: a branch begins with this entry."""
 

@@ -14,6 +14,7 @@ from gateway.domain.conversation.tools import Wording
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.text.texts import GrowingText
 from gateway.flow import live
+from gateway.store.transcript.conversations import with_doubts
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust.reviews import ReviewRow
 from gateway.web.live.conversations import Conversations, Snapshot, Update
@@ -221,7 +222,7 @@ class Thread:
             (row.task_id, row.ordinal): row for row in rows if row.kind == "tool_result"
         }
         belonging |= {(row.answered_by, None): row for row in rows if row.answered_by}
-        shown = [(row, belonging.get(_key(row))) for row in rows if row.kind != "tool_result"]
+        shown = [(row, belonging.get(_key(row))) for row in with_doubts(rows) if row.kind != "tool_result"]
         made = {(row, other, self._running and other is None, _asked(row, cards)): "" for row, other in shown}
         for key in made:
             made[key] = self._made.get(key) or str(self._entries_of.draw(*key))
@@ -326,6 +327,11 @@ class Topics:
             for topic, task in self._open.values():
                 topic.ring.end()
                 task.cancel()
+
+    async def refresh(self) -> None:
+        """Read the rows of all open topics again: what they show of them has changed."""
+        for address in tuple(self._open):
+            await self._conversations.refresh(address)
 
     async def follow(self, address: Address, last_id: str | None) -> AsyncGenerator[Frame, None]:
         """Yield frames for one viewer."""

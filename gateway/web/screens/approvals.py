@@ -1,31 +1,56 @@
-"""Approvals: open questions to the owner with the whole call, earlier answers, and grants."""
+"""The inbox: approvals with the whole call, questions of tasks, requests, failed deliveries; answers and grants."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from fastapi import Form
+from fastapi.responses import RedirectResponse, Response
 
 from gateway.agent.work import approvals as rules
 from gateway.agent.work.approvals import settle_review, why_asked
 from gateway.domain.conversation.diff import legible
-from gateway.flow.people import OWNER_PAGE
+from gateway.domain.ids import OutboxId
+from gateway.flow.channels.monitoring import OPEN
+from gateway.store.delivery import outbox
 from gateway.store.trust import grants, reviews
-from gateway.web.auth.access import OWNER
+from gateway.web.auth.access import OWNER, VISITOR
+from gateway.web.http.errors import Refused
 from gateway.web.live.entries import asked_in, question_cards
 from gateway.web.pages import Screen
-from gateway.web.screens import add_board
-from gateway.web.site import AtSite, Site
+from gateway.web.screens import add_board, people
+from gateway.web.site import AtSite, RowId, Site
 
 HISTORY = 50
+WELL = frozenset({OPEN, "opening", "disabled"})
 
-screen = Screen("/approvals", "Approvals", "circle-alert", 10)
+screen = Screen("/inbox", "Inbox", "circle-alert", 10)
 
 
-@screen.get("/approvals/waiting", dependencies=OWNER)
-async def waiting(site: AtSite) -> dict[str, int]:
-    """The number of open questions, for the sidebar and the title of every page."""
+@screen.get("/approvals", dependencies=VISITOR)
+async def moved() -> Response:
+    """Redirect from where approvals were."""
+    return RedirectResponse(screen.path, 308)
+
+
+@screen.get("/inbox/waiting", dependencies=OWNER)
+async def waiting(site: AtSite) -> dict[str, int | bool]:
+    """How many cards wait, for the sidebar and the title of every page, and whether all is well."""
+    asking = await people.requests(site)
     async with site.database.connection() as conn:
-        return {"waiting": len(await reviews.list_open(conn, site.owner.id, site.clock.now()))}
+        open = await reviews.list_open(conn, site.owner.id, site.clock.now())
+        failed = await outbox.undelivered(conn, site.owner.id)
+    cards = len(asking.keys() - {"joining", "asking"})
+    well = site.health.healthy() and all(state in WELL for state in site.channels.states().values())
+    return {"waiting": len(open) + cards + len(failed), "well": well}
+
+
+@screen.post("/inbox/deliveries/{row}", status_code=204, dependencies=OWNER)
+async def send_again(site: AtSite, row: RowId) -> None:
+    """Try a failed delivery once more."""
+    owner = site.owner.id
+    if not await site.database.run(lambda tx: outbox.send_again(tx, owner, OutboxId(row))):
+        raise Refused(409, "not_failed", "There is nothing to send again.")
+    site.signals.outbox.set()
 
 
 @screen.post("/approvals/{number}/grant", status_code=204, dependencies=OWNER)
@@ -49,7 +74,7 @@ async def settle_question(
     """Approve or deny a call; the pages are updated by their events."""
     owner, now, yes = site.owner.id, site.clock.now(), answer == "approve"
     await site.database.run(lambda tx: settle_review(tx, owner, number, now, yes=yes, by="web", comment=comment))
-    await site.conversations.refresh(OWNER_PAGE)  # an answer to a task comes back as no message
+    await site.topics.refresh()  # an answer to a task comes back as no message
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
@@ -57,7 +82,12 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     async with site.database.connection() as conn:
         rows, over = await reviews.list_open(conn, owner, now), await reviews.latest(conn, owner, HISTORY)
         ahead, channels = await grants.live(conn, owner, now), await reviews.askers(conn, rows + over)
+        failed = await outbox.undelivered(conn, owner)
     made: dict[str, str] = {"empty": part("no_questions"), **question_cards(site.pages, rows, channels)}
+    made |= await people.requests(site)
+    if failed:
+        made["failed"] = part("heading", "failed", "Not delivered")
+    made |= {f"o{row.id}": part("undelivered", f"o{row.id}", row) for row in failed}
     if ahead:
         made["ahead"] = part("heading", "ahead", "Allowed in advance")
     made |= {row.name: part("grant", row.name, row, rules.grant_line(row)) for row in ahead}

@@ -1,21 +1,23 @@
-"""The chat: the owner's conversation, streamed to every page that shows it."""
+"""Chats on the page: each has an address of its own and is streamed to every page that shows it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, get_args
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from fastapi import Depends, Form, Header, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from markupsafe import escape
 
-from gateway.domain.conversation.inbound import Inbound
+from gateway.domain.conversation.inbound import Address, Inbound
 from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label
 from gateway.domain.settings import ThinkingLevel
 from gateway.flow.people import OWNER_PAGE
 from gateway.store.delivery import addresses, inbox
 from gateway.store.files import attachments
-from gateway.store.transcript import conversations, messages
+from gateway.store.transcript import conversations, messages, sessions
+from gateway.store.transcript.conversations import Conversation
 from gateway.store.transcript.messages import MessageRow
 from gateway.web import files as chat_files
 from gateway.web.auth.access import OWNER, VISITOR, Caller, owner_as_sender, signed_in
@@ -27,40 +29,64 @@ from gateway.web.site import MAX_MESSAGE_CHARS, PRINTABLE, AtSite, RowId, Site, 
 from gateway.workspace.files.paths import WorkspaceError
 
 ADDRESS = OWNER_PAGE
+"""The first chat; the others are threads of it."""
 
 screen = Screen("/", "Chat", "message-square", 0)
 
 
+def address_of(chat: UUID | None) -> Address:
+    """The address of a chat on the page; None is the first one."""
+    return replace(ADDRESS, thread=str(chat)) if chat else ADDRESS
+
+
+async def open_in(site: Site, chat: UUID | None) -> Conversation | None:
+    """The conversation that a chat on the page has open; None before something is said."""
+    async with site.database.connection() as conn:
+        session = await sessions.current(conn, address_of(chat))
+        return (await conversations.these(conn, site.owner.id, [session])).get(session) if session else None
+
+
 @screen.get("/", dependencies=VISITOR)
 async def page(request: Request, site: AtSite) -> Response:
-    """The screen; Setup comes first while no model is connected."""
-    if setup.comes_first(request, site):
-        return RedirectResponse("/setup", 303)
-    model = site.settings.model()
+    """The first chat; Setup comes before it while no model is connected."""
+    return RedirectResponse("/setup", 303) if setup.comes_first(request, site) else await show(request, site, None)
+
+
+@screen.get("/c/new", dependencies=VISITOR)
+async def new(request: Request, site: AtSite) -> Response:
+    """A chat that begins with its first message."""
+    return await show(request, site, uuid4(), fresh=True)
+
+
+async def show(request: Request, site: Site, chat: UUID | None, *, fresh: bool = False) -> Response:
+    """A chat's page; a `fresh` one is not stored yet."""
+    model, of = site.settings.model(), await open_in(site, chat)
     return site.screen(
         request,
         screen,
         "chat.html",
+        chat=chat or "",
+        fresh=fresh,
+        called=of.title if of else "",
         owner=site.owner.name,
-        commands=site.chat.commands,
         most=chat_files.MAX_FILES,
         models=model.chain if model else (),
         choices=model.choices if model else (),
         levels=get_args(ThinkingLevel),
         offers_zone=await site.chat.zones.due(site.owner.id),
-        **await _chosen(site),
+        **await _chosen(site, chat),
     )
 
 
 @screen.get("/chat/chosen", dependencies=OWNER)
-async def chosen(site: AtSite) -> HTMLResponse:
+async def chosen(site: AtSite, chat: UUID | None = None) -> HTMLResponse:
     """The button with the model of this chat, until when, and how much it thinks, as they are now."""
-    return HTMLResponse(site.pages.piece("chosen.html", **await _chosen(site)))
+    return HTMLResponse(site.pages.piece("chosen.html", **await _chosen(site, chat)))
 
 
-async def _chosen(site: Site) -> Mapping[str, object]:
+async def _chosen(site: Site, chat: UUID | None) -> Mapping[str, object]:
     usual = site.settings.model()
-    at = await site.database.read(lambda conn: addresses.find(conn, ADDRESS))
+    at = await site.database.read(lambda conn: addresses.find(conn, address_of(chat)))
     model = site.settings.chosen_model(at, True) if at else None
     return {
         "model": model or (usual.active if usual else ""),
@@ -73,11 +99,12 @@ async def _chosen(site: Site) -> Mapping[str, object]:
 async def events(
     site: AtSite,
     caller: Annotated[Caller, Depends(signed_in)],
+    chat: UUID | None = None,
     after: Annotated[str | None, Query(max_length=64)] = None,
     last_event_id: Annotated[str | None, Header(max_length=64)] = None,
 ) -> Response:
     """Patches for the page; resumes after the last one it received."""
-    return EventStream(site.topics.follow(ADDRESS, last_event_id or after), site.rights.hold(caller.session))
+    return EventStream(site.topics.follow(address_of(chat), last_event_id or after), site.rights.hold(caller.session))
 
 
 @screen.post("/chat", status_code=202)
@@ -88,6 +115,7 @@ async def send(
     text: Annotated[str, Form(max_length=MAX_MESSAGE_CHARS)] = "",
     files: Annotated[list[UUID] | None, Form(max_length=chat_files.MAX_FILES)] = None,
     again: Annotated[int | None, Form()] = None,
+    chat: Annotated[UUID | None, Form()] = None,
 ) -> Response:
     """Accept a message, or repeat an earlier one; the answer comes with the events. A `client_id` counts once."""
     now, sender = site.clock.now(), owner_as_sender(site)
@@ -99,8 +127,9 @@ async def send(
             if row.kind != "user" or not as_trusted or not await inbox.own_words(conn, row.id):
                 raise Refused(403, "not_yours", "Only your own words can be sent again.")
     attached = await chat_files.attachments_for(site, files or ())
+    at = address_of(chat)
     accepted = await accept(
-        site, Inbound(ADDRESS, sender, text, client_id, now, attachments=attached, private=True, as_owner=True)
+        site, Inbound(at, sender, text, client_id, now, attachments=attached, private=True, as_owner=True)
     )
     return JSONResponse(accepted_json(accepted), 202)
 

@@ -1,15 +1,15 @@
-"""Conversations: listed, searched, read, named, exported and continued."""
+"""Conversations: listed, searched, read, named, pinned, archived, deleted, exported and continued, each at /c/ID."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 from uuid import UUID, uuid4
 
 from fastapi import Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from gateway.agent.memory.search import MemorySearch
 from gateway.domain.conversation.inbound import Inbound
@@ -17,11 +17,16 @@ from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.memory.memories import ALL_MEMORIES, Kind, MemoryFilter, MemoryHit, SearchMode, SearchScope
 from gateway.domain.principals import Label
 from gateway.flow.journal.export import Format, export, file_name
+from gateway.flow.live import SessionReplaced
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import ago
+from gateway.store.delivery import addresses
 from gateway.store.files import attachments
-from gateway.store.transcript import conversations, messages
-from gateway.store.transcript.conversations import Conversation
+from gateway.store.transcript import conversations, messages, sessions
+from gateway.store.transcript.conversations import Conversation, Mark
+from gateway.store.transcript.messages import MessageRow
+from gateway.store.trust import reviews
+from gateway.store.work import tasks
 from gateway.web import memory_rows
 from gateway.web.auth.access import OWNER, VISITOR, owner_as_sender
 from gateway.web.files import saved_as
@@ -31,10 +36,10 @@ from gateway.web.live.conversations import SHOWN
 from gateway.web.live.topics import Thread
 from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Screen
-from gateway.web.screens.chat import ADDRESS
+from gateway.web.screens import chat
 from gateway.web.site import AtSite, Site, accept
 
-PAGE, BEST, EXCERPTS = 50, 30, 3
+PAGE, BEST, EXCERPTS, SIDE = 50, 30, 3, 30
 MOST_HITS = 150
 NEAR_BEST = 0.6
 """The share of the best hit's words that another one needs."""
@@ -42,12 +47,17 @@ SAID = MemoryFilter(kinds=(Kind.TURN,), at_most=Label.UNTRUSTED)
 
 
 class ConversationQuery(BaseModel):
-    """The list's query: chats, or with `automation` automated runs; with `q`, those with these words."""
+    """The list's query: chats, `automation`: automated runs, `archive`: archived chats; `q`: those with these words.
+
+    `within`: the words of this one alone.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     q: Text = Field("", max_length=1_000)
     automation: bool = False
+    archive: bool = False
+    within: UUID | None = None
     skip: int = Field(0, ge=0, le=1_000_000)
 
 
@@ -79,7 +89,7 @@ async def list_conversations(site: Site, query: ConversationQuery) -> Listing:
             words,
             mode=SearchMode.KEYWORD,
             scope=SearchScope.ALL,
-            filter=SAID,
+            filter=replace(SAID, session=SessionId(query.within) if query.within else None),
             k=MOST_HITS,
             askings=True,
             reach=ALL_MEMORIES,
@@ -87,11 +97,12 @@ async def list_conversations(site: Site, query: ConversationQuery) -> Listing:
         hits = _by_session(found.hits)
     async with site.database.connection() as conn:
         if words:
-            named = await conversations.called(conn, owner, words, BEST)
+            named = [] if query.within else await conversations.called(conn, owner, words, BEST)
             having = await conversations.these(conn, owner, list(hits))
             rows = list(({of.id: of for of in named} | {id: having[id] for id in hits if id in having}).values())[:BEST]
         else:
-            rows = await conversations.listed(conn, owner, PAGE + 1, query.skip, unattended=query.automation)
+            kinds = {"unattended": query.automation, "archived": query.archive}
+            rows = await conversations.listed(conn, owner, PAGE + 1, query.skip, **kinds)
     return await asyncio.to_thread(_listing, site, rows, hits, query)
 
 
@@ -109,9 +120,11 @@ def _listing(
     site: Site, rows: Sequence[Conversation], hits: Mapping[SessionId, Sequence[MemoryHit]], query: ConversationQuery
 ) -> Listing:
     now, words = site.clock.now(), frozenset(lexemes(query.q))
+    excerpts = None if query.within else EXCERPTS
 
     def row(of: Conversation) -> ConversationRow:
-        messages = [memory_rows.row_of(hit.memory, words=words) for hit in hits.get(of.id, ())[:EXCERPTS]]
+        found = hits.get(of.id, ())[:excerpts]
+        messages = [memory_rows.row_of(hit.memory, words=words) for hit in found]
         return ConversationRow(of, memory_rows.marked(of.title, words), ago(now - of.last_at), messages)
 
     return Listing([row(of) for of in rows[:PAGE]], query.skip + PAGE if len(rows) > PAGE else None)
@@ -142,19 +155,17 @@ async def read_stretch(site: Site, session: SessionId, first: int | None, around
         )
         rows = await conversations.with_thoughts(conn, rows)
     places = [row.seq for row in rows if row.seq is not None] or [1]
-    thread = Thread(site.pages, Markdown(), Markup(), site.chat.wordings)
-    await thread.draw(rows)
     return Reading(
-        Markup(thread.whole()[0].html),
+        await _drawn(site, rows),
         earlier=max(1, places[0] - SHOWN) if places[0] > 1 else None,
         later=places[-1] + 1 if first and len(rows) == SHOWN else None,
     )
 
 
-HERE = "/conversations"
+HERE = "/c"
 LONGEST_TITLE = 200
 
-screen = Screen(HERE, "Conversations", "history", 1)
+screen = Screen(HERE, "All chats", "history", 1)
 
 Place = Annotated[int | None, Query(ge=1, lt=2**31)]
 Message = Annotated[int | None, Query(ge=1, lt=2**63)]
@@ -173,24 +184,45 @@ async def rows(site: AtSite, query: Annotated[ConversationQuery, Query()]) -> HT
     return HTMLResponse(_rows(site, await list_conversations(site, query), query))
 
 
+@screen.get(f"{HERE}/side", dependencies=OWNER)
+async def side(site: AtSite, since: AwareDatetime) -> HTMLResponse:
+    """The chats of the sidebar: pinned, those of today, which begins at `since`, and earlier ones."""
+    async with site.database.connection() as conn:
+        pinned = await conversations.pinned(conn, site.owner.id)
+        others = await conversations.listed(conn, site.owner.id, SIDE, archived=False)
+    return HTMLResponse(site.pages.piece("side.html", pinned=pinned, others=others, since=since))
+
+
+@screen.get(f"{HERE}/menu", dependencies=OWNER)
+async def menu(site: AtSite, of: UUID | None = None) -> HTMLResponse:
+    """All that can be done with the conversation of a chat on the page; nothing before it begins."""
+    return HTMLResponse(site.pages.piece("chat_menu.html", of=await chat.open_in(site, of)))
+
+
+@screen.get("/conversations{rest:path}", dependencies=VISITOR)
+async def moved(request: Request, rest: str) -> Response:
+    """Redirect from where the list and its conversations were."""
+    return RedirectResponse(f"{HERE}{rest}?{request.url.query}".rstrip("?"), 308)
+
+
 @screen.get(f"{HERE}/{{id}}", dependencies=VISITOR)
 async def conversation(
     request: Request, site: AtSite, id: UUID, at: Message = None, first: Annotated[Place, Query(alias="from")] = None
 ) -> Response:
-    """One conversation: its end, the stretch around a message, or the stretch from a place on."""
+    """A chat of the page; else one conversation: its end, the stretch around a message, or from a place on."""
+    if await site.database.read(lambda conn: sessions.current(conn, chat.address_of(id))):
+        return await chat.show(request, site, id)
     of = await _find_conversation(site, id)
+    if of.place is not None and at is None and first is None:
+        return RedirectResponse(f"{HERE}/{of.place}" if of.place else "/", 303)
     reading = await read_stretch(site, of.id, first, at)
-    return site.pages.page(
-        request, "conversation.html", title=of.title, nav=site.nav, here=HERE, of=of, reading=reading
-    )
+    return site.screen(request, screen, "conversation.html", title=of.title, of=of, reading=reading)
 
 
 @screen.get(f"{HERE}/{{id}}/export", dependencies=OWNER)
 async def download(site: AtSite, id: UUID, form: Format = "markdown") -> Response:
     """The whole conversation as a file."""
-    of = await _find_conversation(site, id)
-    async with site.database.connection() as conn:
-        rows = await attachments.with_attachments(conn, await messages.told_until(conn, of.id))
+    of, rows = await _told(site, id)
     text = await asyncio.to_thread(export, of, rows, form)
     kind = "text/markdown" if form == "markdown" else "application/json"
     text, _ = site.health.mask.leaks.clean(text)
@@ -204,12 +236,54 @@ async def rename(site: AtSite, id: UUID, title: Annotated[Text, Form(max_length=
     await site.database.run(lambda tx: conversations.rename(tx, of.id, title))
 
 
+@screen.get(f"{HERE}/{{id}}/print", dependencies=OWNER)
+async def printed(request: Request, site: AtSite, id: UUID) -> Response:
+    """The whole conversation as a page to print or save."""
+    of, rows = await _told(site, id)
+    return site.pages.page(request, "print.html", title=of.title, of=of, thread=await _drawn(site, rows))
+
+
+@screen.post(f"{HERE}/{{id}}/mark", status_code=204, dependencies=OWNER)
+async def mark(site: AtSite, id: UUID, mark: Mark | None = None) -> None:
+    """Pin or archive it, or neither."""
+    of = await _find_conversation(site, id)
+    await site.database.run(lambda tx: conversations.mark(tx, of.id, mark))
+
+
+@screen.post(f"{HERE}/{{id}}/delete", dependencies=OWNER)
+async def delete(site: AtSite, id: UUID) -> Response:
+    """Delete it from every list and search; the chats that have it open begin anew."""
+    of = await _find_conversation(site, id)
+    async with site.database.transaction() as tx:
+        await addresses.lock_session(tx, of.id)
+        await sessions.lock(tx, of.id)
+        if await tasks.live_chat(tx, of.id):
+            raise Refused(409, "busy", "It is being answered; stop that first, or wait.")
+        await reviews.close(tx, of.id)
+        await conversations.delete(tx, site.owner.id, of.id)
+    site.chat.live.publish(of.id, SessionReplaced(of.id))
+    return RedirectResponse(HERE, 303)
+
+
 @screen.post(f"{HERE}/{{id}}/resume", dependencies=OWNER)
 async def resume(site: AtSite, id: UUID) -> Response:
-    """Continue it in the web chat by the command /resume, which replies there."""
-    now, sender = site.clock.now(), owner_as_sender(site)
-    await accept(site, Inbound(ADDRESS, sender, f"/resume {id}", str(uuid4()), now, private=True, as_owner=True))
-    return RedirectResponse("/", 303)
+    """Continue it in a chat of its own by the command /resume, which replies there."""
+    now, sender, place = site.clock.now(), owner_as_sender(site), uuid4()
+    at = chat.address_of(place)
+    await accept(site, Inbound(at, sender, f"/resume {id}", str(uuid4()), now, private=True, as_owner=True))
+    return RedirectResponse(f"{HERE}/{place}", 303)
+
+
+async def _drawn(site: Site, rows: Sequence[MessageRow]) -> Markup:
+    thread = Thread(site.pages, Markdown(), Markup(), site.chat.wordings)
+    await thread.draw(rows)
+    return Markup(thread.whole()[0].html)
+
+
+async def _told(site: Site, id: UUID) -> tuple[Conversation, list[MessageRow]]:
+    of = await _find_conversation(site, id)
+    async with site.database.connection() as conn:
+        return of, await attachments.with_attachments(conn, await messages.told_until(conn, of.id))
 
 
 def _rows(site: Site, listing: Listing, query: ConversationQuery) -> Markup:

@@ -79,7 +79,7 @@ async def said(site: AtSite, message: RowId) -> Response:
     row = await site.database.read(lambda conn: messages.get(conn, MessageId(message)))
     if row is None or row.principal_id != site.owner.id:
         raise Refused(404, "not_found", f"There is no message {message}.")
-    return RedirectResponse(f"/conversations/{row.session_id}?at={message}#m{message}", 303)
+    return RedirectResponse(f"/c/{row.session_id}?at={message}#m{message}", 303)
 
 
 @screen.get("/memory/merge", dependencies=OWNER)

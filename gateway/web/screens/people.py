@@ -36,18 +36,26 @@ async def part(site: AtSite, identity: str) -> None:
     await site.channels.pairing.part(identity)
 
 
-async def _pieces(site: Site) -> Mapping[str, str]:
+async def requests(site: Site) -> dict[str, str]:
+    """The cards of linking and access requests, under their headings."""
     pairing, part = site.channels.pairing, site.pages.part
-    asking, admitted, claims = await pairing.open_requests(), await pairing.admitted(), await pairing.claims()
-    made: dict[str, str] = {} if claims or asking or admitted else {"nobody": part("nobody")}
-    for number, line in enumerate(site.channels.unsettled()):
-        made[f"unsettled{number}"] = part("unsettled", f"unsettled{number}", line)
-    if claims:
+    made: dict[str, str] = {}
+    if claims := await pairing.claims():
         made["joining"] = part("heading", "joining", "Linking requests")
         made |= {f"joins{row.code}": part("joins", f"joins{row.code}", row) for row in claims}
-    if asking:
+    if asking := await pairing.open_requests():
         made["asking"] = part("heading", "asking", "Access requests")
         made |= {f"asks{row.id}": part("asks", f"asks{row.id}", row) for row in asking}
+    return made
+
+
+async def _pieces(site: Site) -> Mapping[str, str]:
+    pairing, part = site.channels.pairing, site.pages.part
+    asking, admitted = await requests(site), await pairing.admitted()
+    made: dict[str, str] = {} if asking or admitted else {"nobody": part("nobody")}
+    for number, line in enumerate(site.channels.unsettled()):
+        made[f"unsettled{number}"] = part("unsettled", f"unsettled{number}", line)
+    made |= asking
     if admitted:
         made["admitted"] = part("heading", "admitted", "People with access")
         made |= {f"in{row.id}": part("let_in", f"in{row.id}", row) for row in admitted}

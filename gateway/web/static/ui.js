@@ -11,22 +11,29 @@ $("[data-theme-toggle]")?.addEventListener("click", () => {
   say(`Theme: ${next || "like the system"}`);
 });
 
-// ---- approvals that wait show in the sidebar and in the tab's title, on every page
-const bare = document.title;
-async function showWaiting() {
+// ---- the sidebar, on every page: what waits in the inbox, also in the tab's title, and the chats
+const bare = document.title, chats = by("chats");
+async function showSide() {
   try {
     if (document.hidden || by("connection")?.dataset.state === "off") return;
-    const answer = await fetch("/approvals/waiting");
-    if (!answer.ok) return;
-    const { waiting } = await answer.json(), badge = by("waiting");
+    const today = new Date(new Date().setHours(0, 0, 0, 0)).toISOString();
+    const [waits, listed] = await Promise.all([fetch("/inbox/waiting"), fetch(`/c/side?since=${today}`)]);
+    if (!waits.ok || !listed.ok) return;
+    const { waiting, well } = await waits.json(), badge = by("waiting");
     document.title = waiting ? `(${waiting}) ${bare}` : bare;
-    badge.hidden = !waiting; badge.textContent = waiting;
+    badge.hidden = !waiting; badge.textContent = waiting; by("unwell").hidden = well;
+    showChats(await listed.text());
   } catch { /* the connection tells */ }
 }
-if (by("waiting")) {
-  showWaiting(); setInterval(showWaiting, 10000);
-  document.addEventListener("visibilitychange", showWaiting);
+function showChats(html) {
+  if (html === sessionStorage.getItem("supaclaw.chats") && chats.childElementCount || chats.contains(document.activeElement)) return;
+  sessionStorage.setItem("supaclaw.chats", html);                    // so that the next page has them at once
+  chats.replaceChildren(element(html));
+  const here = [...chats.querySelectorAll("a")].find(link => link.pathname === location.pathname);
+  here?.setAttribute("aria-current", "page");
+  if (here && by("title")) by("title").textContent = here.firstChild.textContent;
 }
+document.addEventListener("submit", ({ target }) => { if (target.matches(".leave")) sessionStorage.clear() });
 
 // ---- patches: [what, where, html]
 const element = html => { const t = document.createElement("template"); t.innerHTML = html; localise(t.content); return t.content };
@@ -34,6 +41,11 @@ const localise = root => root.querySelectorAll("time").forEach(time => {
   time.textContent = new Date(time.dateTime).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 });
 localise(document);
+if (chats) {
+  showChats(sessionStorage.getItem("supaclaw.chats") ?? "");
+  showSide(); setInterval(showSide, 10000);
+  document.addEventListener("visibilitychange", showSide);
+}
 const keepOpen = (old, fresh) => {
   const open = new Set([...old.querySelectorAll("details[open]"), ...(old.open ? [old] : [])].map(d => d.id));
   for (const details of fresh.querySelectorAll("details")) if (open.has(details.id)) {
@@ -97,7 +109,7 @@ function apply(patches) {
 function connect() {
   source?.close(); source = undefined;
   if (isBoard && document.hidden) return;                            // the gateway reads nothing for a hidden tab
-  source = new EventSource(stream.dataset.stream + (last ? `?after=${encodeURIComponent(last)}` : ""));
+  source = new EventSource(stream.dataset.stream + (last ? `${stream.dataset.stream.includes("?") ? "&" : "?"}after=${encodeURIComponent(last)}` : ""));
   source.onopen = () => online(true);
   source.onmessage = event => {
     last = event.lastEventId; heard = Date.now();
@@ -126,11 +138,12 @@ addEventListener("online", () => stream && connect());
 
 // ---- the composer: what was typed, and what could not be sent yet, survive a reload
 const form = by("composer"), box = by("text");
-const kept = { draft: "supaclaw.draft", unsent: "supaclaw.unsent", files: "supaclaw.files" };
+const place = form?.dataset.chat ?? "", mine = form?.dataset.fresh === undefined ? place && `.${place}` : ".new";
+const kept = { draft: `supaclaw.draft${mine}`, unsent: "supaclaw.unsent", files: `supaclaw.files${mine}` };
 const stored = name => JSON.parse(localStorage.getItem(kept[name]) ?? "[]");
 let unsent = stored("unsent"), delivering = false;
 const keep = () => { localStorage.setItem(kept.unsent, JSON.stringify(unsent)); showUnsent() };
-const showUnsent = () => by("unsent").replaceChildren(...unsent.filter(m => m.late).map(m => Object.assign(
+const showUnsent = () => by("unsent").replaceChildren(...unsent.filter(m => m.late && (m.chat ?? "") === place).map(m => Object.assign(
   document.createElement("div"), { className: "message user waiting", textContent: [m.text, ...(m.files ?? []).map(f => f.name)].join("\n").trim() })));
 
 function submit(text, files = []) {
@@ -138,7 +151,7 @@ function submit(text, files = []) {
   enqueue({ text, files: files.map(({ id, name }) => ({ id, name })) });
 }
 function enqueue(message) {
-  unsent.push({ id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, ...message });
+  unsent.push({ id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, chat: place, ...message });
   keep(); toEnd(); deliver();
 }
 async function deliver() {                                          // in order; a repeat carries the same id
@@ -147,7 +160,7 @@ async function deliver() {                                          // in order;
   while (unsent.length) {
     const message = unsent[0];
     try {
-      const body = new URLSearchParams({ text: message.text, client_id: message.id, ...(message.again && { again: message.again }) });
+      const body = new URLSearchParams({ text: message.text, client_id: message.id, ...(message.again && { again: message.again }), ...(message.chat && { chat: message.chat }) });
       for (const file of message.files ?? []) body.append("files", file.id);
       const answer = await fetch(form.action, { method: "POST", body });
       if (answer.status === 401) { location.assign("/login"); break }
@@ -158,6 +171,10 @@ async function deliver() {                                          // in order;
         if (!box.value) { box.value = message.text; changed() }              // refused words are not lost
       } else if (said.kind === "ignored") say(`Not sent: ${said.reason}. Type / to see the commands.`);
       unsent.shift(); keep();
+      if (answer.ok && message.chat === place && form.dataset.fresh !== undefined) {     // from now on it has an address
+        delete form.dataset.fresh; history.replaceState(null, "", `/c/${place}`);
+      }
+      showSide();
     } catch {
       message.late = true; keep();
       setTimeout(deliver, 2000);
@@ -253,8 +270,11 @@ function changed() {
 }
 
 if (form) {
-  box.value = localStorage.getItem(kept.draft) ?? "";
-  changed(); showFiles(); showUnsent(); deliver();
+  const given = new URLSearchParams(location.search).get("text");      // an address may fill it in, and never sends it
+  if (given) history.replaceState(null, "", location.pathname);
+  box.value = given ?? localStorage.getItem(kept.draft) ?? "";
+  if (given) suggest(); else changed();                                // nor takes the place of a draft
+  showFiles(); showUnsent(); deliver();
   box.addEventListener("input", () => { chosen = 0; changed() });
   box.addEventListener("keydown", event => {
     const found = matching(), arrow = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -319,9 +339,9 @@ function retryMessage(id, button) {
   if (!branching()) return;
   const menu = by("retry");
   if (menu.children.length < 2) return submit(`/retry #${id}`);
-  asked = id; menu.showPopover(); place(menu, button);
+  asked = id; menu.showPopover(); moveTo(menu, button);
 }
-function place(menu, button) {
+function moveTo(menu, button) {
   const { left, bottom, top } = button.getBoundingClientRect();
   menu.style.left = `${Math.max(8, Math.min(left, innerWidth - menu.offsetWidth - 8))}px`;
   menu.style.top = `${bottom + menu.offsetHeight + 8 < innerHeight ? bottom + 4 : Math.max(8, top - menu.offsetHeight - 4)}px`;
@@ -334,11 +354,11 @@ document.addEventListener("click", event => {
   if (event.target.closest("#choose [data-say]")) { by("choose").hidePopover(); box.focus() }   // the command is sent as any other
   if (model !== undefined) { by("retry").hidePopover(); submit(`/retry #${asked} ${model}`.trimEnd()); box.focus() }
 });
-by("choose")?.addEventListener("toggle", event => { if (event.newState === "open") { place(event.target, by("chosen")); showChosen() } });
+by("choose")?.addEventListener("toggle", event => { if (event.newState === "open") { moveTo(event.target, by("chosen")); showChosen() } });
 // ---- the model and thinking of this chat: read from the gateway, since a command or another tab may change them
 let ends = 0;
 async function showChosen() {
-  const answer = await fetch("/chat/chosen").catch(() => {});
+  const answer = await fetch(`/chat/chosen${place && `?chat=${place}`}`).catch(() => {});
   if (answer?.ok) { patch.replace("chosen", await answer.text()); showUntil() }
 }
 function showUntil() {
@@ -457,9 +477,8 @@ const copied = text => navigator.clipboard.writeText(text).then(     // told in 
 document.addEventListener("click", event => {
   const { say: command, copy, fill } = event.target.closest("[data-say], [data-copy], [data-fill]")?.dataset ?? {};
   if (command) submit(command);
-  if (command === "/new") box.focus();
   if (event.target.closest("[data-close]")) by("merging").replaceChildren();
-  if (fill) { box.value = fill; changed(); box.focus() }
+  if (fill) { box.value = fill; changed(); box.focus(); if (event.target.dataset.attach !== undefined) by("pick").click() }
   if (copy !== undefined) copied($("code", event.target.closest("figure")).textContent);
 });
 
@@ -520,9 +539,71 @@ document.addEventListener("click", event => {
 });
 addEventListener("keydown", event => {
   if (event.key !== "Escape" || event.defaultPrevented || event.isComposing || form?.dataset.running !== "true") return;
-  if ($("[popover]:popover-open") || (list && !list.hidden)) return;
-  event.preventDefault(); submit("/stop");
+  if ($("[popover]:popover-open, dialog[open]") || (list && !list.hidden)) return;
+  event.preventDefault(); submit("/stop answer");
 });
 setInterval(() => document.querySelectorAll("[data-seconds]").forEach(left => {
   left.dataset.seconds = Math.max(0, left.dataset.seconds - 1); left.textContent = +left.dataset.seconds ? `${left.dataset.seconds} s` : "a moment";
 }), 1000);
+
+// ---- Ctrl-K: chats, screens and commands by their words; ? lists the shortcuts
+const palette = by("palette"), aim = by("aim"), aims = by("aims");
+let aimed = 0, wanted = 0;
+const found = () => [...aims.children].filter(li => !li.hidden);
+function point() {
+  const all = found();
+  aimed = Math.max(0, Math.min(aimed, all.length - 1));
+  all.forEach((li, at) => { li.id = `aim-${at}`; li.setAttribute("aria-selected", at === aimed); if (at === aimed) li.scrollIntoView({ block: "nearest" }) });
+  if (all.length) aim.setAttribute("aria-activedescendant", `aim-${aimed}`); else aim.removeAttribute("aria-activedescendant");
+}
+const option = (text, note, go) => {
+  const li = document.createElement("li"), small = document.createElement("small");
+  li.role = "option"; li.dataset.go = go; li.dataset.found = ""; small.textContent = note; li.append(text, small);
+  return li;
+};
+async function narrow() {
+  const asked = aim.value.trim(), words = asked.toLowerCase().split(/\s+/).filter(Boolean), mine = ++wanted;
+  aims.querySelectorAll("[data-found]").forEach(li => li.remove());
+  for (const li of aims.children) { li.hidden = !words.every(word => li.textContent.toLowerCase().includes(word)); li.removeAttribute("id"); li.removeAttribute("aria-selected") }
+  const titled = [...chats.querySelectorAll("a")].filter(link => words.every(word => link.textContent.toLowerCase().includes(word)));
+  const asideFrom = new Set(titled.map(link => link.pathname));
+  aims.append(...titled.slice(0, asked ? 8 : 4).map(link => option(link.firstChild.textContent, "Chat", link.pathname)));
+  if (asked) aims.append(option(`Search chats for “${asked}”`, "Chats", `/c?q=${encodeURIComponent(asked)}`), option(`Search memory for “${asked}”`, "Memory", `/memory?q=${encodeURIComponent(asked)}`));
+  point();
+  if (asked.length < 3) return;
+  await new Promise(later => setTimeout(later, 200));
+  const rows = mine === wanted && await piece(`/c/rows?q=${encodeURIComponent(asked)}`);
+  if (!rows || mine !== wanted) return;
+  const said = [...rows.querySelectorAll("a.title")].filter(link => !asideFrom.has(link.pathname)).slice(0, 6);
+  aims.append(...said.map(link => option(link.textContent, "Said in", link.getAttribute("href"))));
+  point();
+}
+function take(li) {
+  const { go, run } = li?.dataset ?? {};
+  if (!li) return;
+  palette.close();
+  if (go) return location.assign(go);
+  if (!form) return location.assign(`/?text=${encodeURIComponent(run)}`);
+  box.value = run; changed(); box.focus();
+}
+function openPalette() { if (palette.open) return palette.close(); by("keys").close(); aim.value = ""; aimed = 0; palette.showModal(); narrow() }
+if (palette) {
+  addEventListener("keydown", event => {
+    const typing = /INPUT|TEXTAREA|SELECT/.test(document.activeElement.tagName);
+    if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey) { event.preventDefault(); openPalette() }
+    else if (event.key === "?" && !typing && !event.ctrlKey && !event.metaKey) { event.preventDefault(); by("keys").showModal() }
+  });
+  aim.addEventListener("input", () => { aimed = 0; narrow() });
+  aim.addEventListener("keydown", event => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key], all = found();
+    if (event.isComposing) return;
+    if (step && all.length) { event.preventDefault(); aimed = (aimed + step + all.length) % all.length; point() }
+    if (event.key === "Enter") { event.preventDefault(); take(all[aimed]) }
+  });
+  aims.addEventListener("click", event => take(event.target.closest("li")));
+  palette.addEventListener("click", event => { if (event.target === palette) palette.close() });
+  document.addEventListener("click", event => {
+    if (event.target.closest("[data-palette]")) openPalette();
+    if (event.target.closest("[data-keys]")) by("keys").showModal();
+  });
+}

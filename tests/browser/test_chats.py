@@ -1,0 +1,219 @@
+"""The sidebar, chats side by side, what one can do with each, and the palette: at every size, in both schemes."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from gateway.domain.conversation.inbound import Address, Inbound, Sender
+from gateway.domain.principals import Label
+from gateway.store.people import pairings
+from tests.browser.conftest import opened
+from tests.browser.looks import looks
+from tests.browser.test_approvals import ask_in_chat
+from tests.browser.test_conversations import filled
+from tests.browser.test_memory import accessible
+from tests.web.conftest import Web
+from tests.web.scripted import Wait
+from tests.web.test_approvals import ask
+from tests.web.test_conversations import TELEGRAM, talk
+
+
+async def write(page: Page, text: str, answer: str = "") -> None:
+    await page.fill("#text", text)
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".assistant:not(.live)").last).to_contain_text(answer or f"re: {text}")
+
+
+async def test_chats_run_side_by_side_and_no_place_is_lost(browser: Browser, web: Web):
+    writing = Wait()
+    async with opened(browser, web) as watched:
+        page = watched.page
+        web.model.says("Half of the", writing, " first.")
+        await page.fill("#text", "The bike is blue")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#live-tail")).to_have_text("Half of the")
+        await page.get_by_role("link", name="New chat").click()
+        await expect(page.locator("#title")).to_have_text("New chat")
+        await page.fill("#text", "a draft")
+        await page.reload()
+        await expect(page.locator("#text")).to_have_value("a draft")
+        await write(page, "The car is red")
+        await expect(page).to_have_url(re.compile(r"/c/[0-9a-f-]{36}$"))
+        await expect(page.locator("#chats a[aria-current]")).to_have_text("The car is red")
+        await expect(page.locator("#title")).to_have_text("The car is red")
+        writing.over.set()
+        await page.reload()
+        await expect(page.locator(".user")).to_contain_text("The car is red")
+        await page.locator("#chats").get_by_text("The bike is blue").click()
+        await expect(page.locator(".assistant:not(.live)")).to_contain_text("Half of the first.")
+        await expect(page).to_have_url(f"{web.page}/")
+        await page.go_back()
+        await expect(page.locator(".user")).to_contain_text("The car is red")
+        await write(page, "And fast")
+        await page.goto(f"{web.page}/c/new")
+        await page.goto(f"{web.page}/?text=%2Fstatus%20now")
+        await expect(page.locator("#text")).to_have_value("/status now")
+        await page.reload()
+        await expect(page.locator("#text")).to_have_value("")
+        await expect(page.locator(".notice")).to_have_count(0)
+        await watched.assert_clean()
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (1366, 768)], ids=["large", "laptop"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_the_sidebar_fits(browser: Browser, web: Web, scheme: str, size: tuple[int, int]):
+    await filled(web)
+    for number in range(12):
+        await talk(web, f"Chat number {number}, with a title that is longer than the sidebar is wide")
+    await ask(web)
+    async with opened(browser, web, scheme=scheme) as watched:
+        page = watched.page
+        await page.set_viewport_size({"width": size[0], "height": size[1]})
+        await page.goto(f"{web.page}/memory")
+        await expect(page.locator("#chats a")).to_have_count(17)
+        await expect(page.locator("#waiting")).to_have_text("1")
+        side = page.locator("nav.side")
+        assert await side.evaluate("side => side.scrollHeight <= side.clientHeight")
+        await expect(side.get_by_role("button", name="Account")).to_be_in_viewport()
+        await accessible(page)
+        await watched.show(f"sidebar-{size[0]}-{scheme}")
+        await side.get_by_role("button", name="Settings").click()
+        await expect(side.get_by_role("link", name="Usage")).to_be_in_viewport()
+        await accessible(page)
+        await watched.show(f"settings-menu-{size[0]}-{scheme}")
+        await watched.assert_clean()
+
+
+@looks
+async def test_a_chat_is_named_pinned_searched_and_deleted(browser: Browser, web: Web, scheme: str, phone: bool):
+    look = f"{'phone' if phone else 'desktop'}-{scheme}"
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = watched.page
+        page.on("dialog", lambda dialog: dialog.accept())
+        menu = page.locator("#about-chat")
+        await menu.locator("summary").first.click()
+        await expect(menu).to_contain_text("begins with your first message")
+        await menu.locator("summary").first.click()
+        await write(page, "The bike is blue")
+        await menu.locator("summary").first.click()
+        await menu.get_by_text("Rename").click()
+        await accessible(page)
+        await watched.show(f"chat-menu-{look}")
+        await menu.get_by_label("Title").fill("My bike")
+        async with page.expect_navigation():
+            await menu.get_by_role("button", name="Save").click()
+        await expect(page.locator("#title")).to_have_text("My bike")
+        await menu.locator("summary").first.click()
+        async with page.expect_navigation():
+            await menu.get_by_role("button", name="Pin").click()
+        await menu.locator("summary").first.click()
+        await expect(menu.get_by_role("button", name="Unpin")).to_be_visible()
+        if not phone:
+            await expect(page.locator("#chats .group")).to_have_text("Pinned")
+        await menu.get_by_label("Search in this conversation").fill("blue")
+        await page.keyboard.press("Enter")
+        await expect(page).to_have_url(re.compile(r"/c\?within=[0-9a-f-]+&q=blue"))
+        await expect(page.get_by_role("heading", name="All chats")).to_be_visible()
+        await accessible(page)
+        await page.goto(f"{web.page}/")
+        await menu.locator("summary").first.click()
+        await menu.get_by_role("link", name="To print").click()
+        await expect(page.locator(".printed h1")).to_have_text("My bike")
+        await accessible(page)
+        await watched.show(f"print-{look}")
+        await page.go_back()
+        await menu.locator("summary").first.click()
+        await menu.get_by_role("button", name="Delete").click()
+        await expect(page.get_by_text("No conversations yet")).to_be_visible()
+        await page.goto(f"{web.page}/")
+        await expect(page.locator(".user")).to_have_count(0)
+        await watched.assert_clean()
+
+
+@looks
+async def test_the_palette_goes_anywhere_by_keyboard(browser: Browser, web: Web, scheme: str, phone: bool):
+    await talk(web, "Plan a trip to Lisbon", "By train, along the Tejo?", at=TELEGRAM)
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = watched.page
+        await page.keyboard.press("Control+k")
+        await expect(page.locator("#aim")).to_be_focused()
+        await accessible(page)
+        await watched.show(f"palette-{'phone' if phone else 'desktop'}-{scheme}")
+        await page.keyboard.type("usa")
+        await expect(page.locator("#aims [aria-selected=true]")).to_contain_text("Usage")
+        await page.keyboard.press("Enter")
+        await expect(page).to_have_url(f"{web.page}/usage")
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("tejo")
+        said = page.locator("#aims li", has_text="Plan a trip to Lisbon")
+        await expect(said).to_be_visible()
+        await page.keyboard.press("ArrowUp")
+        await expect(said).to_have_attribute("aria-selected", "true")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Plan a trip to Lisbon")).to_be_visible()
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("/remem")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#text")).to_have_value("/remember ")
+        await page.fill("#text", "")
+        await page.evaluate("document.activeElement.blur()")
+        await page.keyboard.press("?")
+        await expect(page.get_by_role("heading", name="Keyboard shortcuts")).to_be_visible()
+        await accessible(page)
+        await watched.show(f"keys-{'phone' if phone else 'desktop'}-{scheme}")
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#keys")).to_be_hidden()
+        await watched.assert_clean()
+
+
+async def test_esc_stops_the_answer_and_leaves_questions_open(browser: Browser, web: Web):
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await write(page, "hello")
+        await ask_in_chat(web)
+        await expect(page.locator("#thread .asking .question")).to_have_count(2)
+        web.model.says("I will now count", Wait())
+        await page.fill("#text", "count")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#live-tail")).to_have_text("I will now count")
+        await page.keyboard.press("Escape")
+        await expect(page.locator(".notice", has_text="Stopped.")).to_be_visible()
+        await expect(page.locator("#thread .asking .question")).to_have_count(2)
+        await watched.assert_clean()
+
+
+@looks
+async def test_the_inbox_has_every_kind_of_card(browser: Browser, web: Web, scheme: str, phone: bool):
+    at = Address("telegram", "bot", "8")
+    inbound = Inbound(at, Sender("8", "Bo"), "hi", "m8", datetime.now(UTC), private=True, as_owner=True)
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = watched.page
+        await ask(web)
+        await web.path.database.run(lambda tx: pairings.request(tx, inbound, "ABCDEFGH"))
+        await page.goto(f"{web.page}/approvals")
+        await expect(page).to_have_title("(2) Inbox · SupaClaw")
+        await expect(page.locator(".asks")).to_have_count(2)
+        await accessible(page)
+        await watched.show(f"inbox-{'phone' if phone else 'desktop'}-{scheme}")
+        await page.locator(".asks", has_text="ABCDEFGH").get_by_role("button", name="Deny").click()
+        await expect(page.locator(".asks")).to_have_count(1)
+        await watched.assert_clean()
+
+
+async def test_an_unverified_answer_says_why(browser: Browser, web: Web):
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.set_input_files("#pick", {"name": "q3.csv", "mimeType": "text/csv", "buffer": b"a,b\n1,2\n"})
+        await expect(page.locator("#files small")).to_have_text("8 B")
+        await page.fill("#text", "Sum them up")
+        await page.keyboard.press("Enter")
+        doubt = page.locator(".unverified")
+        await expect(doubt).to_be_visible()
+        await doubt.locator("summary").click()
+        await expect(doubt).to_contain_text("q3.csv")
+        await doubt.get_by_role("link", name="Vouch").click()
+        await expect(page.get_by_role("button", name="Vouch")).to_be_visible()
+        await watched.assert_clean()
+    assert await web.path.rows("select max(label)::int from sessions") == [(int(Label.UNTRUSTED),)]
