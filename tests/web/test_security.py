@@ -17,6 +17,7 @@ PAGES = {
     *("/agents", "/schedules", "/tools"),
     *("/", "/approvals", "/channels", "/checks", "/conversations", "/conversations/{id}", "/jobs", "/logs"),
     *("/memory", "/people", "/settings", "/setup", "/tasks", "/tasks/{id}", "/tasks/{id}/compare", "/tokens", "/usage"),
+    "/turns/{message}",
 }
 """They send whoever is not signed in to the sign-in."""
 PUBLIC = PAGES | {"/secret", "/oauth/mcp", "/health", "/login", "/login/state", "/webhook/{name}"}
@@ -51,6 +52,7 @@ def filled(path: str) -> str:
         "act": "enable",
         "kind": "skills",
         "message": "1",
+        "step": "1",
     }
     return path.format(**places)
 

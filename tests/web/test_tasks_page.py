@@ -22,6 +22,14 @@ async def until(browser: httpx.AsyncClient, path: str, text: str) -> str:
             await asyncio.sleep(0.05)
 
 
+async def answered(web: Web, text: str) -> int:
+    async with asyncio.timeout(60):
+        while True:
+            for (found,) in await web.path.rows("select id from messages where kind = 'assistant' and text = $1", text):
+                return int(str(found))
+            await asyncio.sleep(0.05)
+
+
 async def first_event(stream: httpx.Response) -> str:
     async for line in stream.aiter_lines():
         if line.startswith("data: "):
@@ -64,9 +72,35 @@ async def test_trees_are_listed_filtered_and_shown_with_what_they_did(web: Web) 
         assert "&lt;b&gt;three&lt;/b&gt;⟨U+202E⟩" in shown
         assert "1 of 1 task is over. $0.0040 · 36 tokens" in shown
         steps = (await browser.get(f"/tasks/{id}/trace")).text
-        assert re.findall(r'"badge">([a-z-]+)<', steps) == ["model", "intent", "tool", "model"]
+        assert re.findall(r'data-kind="([a-z-]+)"', steps) == ["model", "tool", "model"]
         assert "hush" not in steps
+        found = (await browser.get(f"/tasks/{id}/trace?q=HUSH")).text
+        assert re.findall(r'data-kind="([a-z-]+)"', found) == ["model", "tool"]
+        assert "No step has these words" in (await browser.get(f"/tasks/{id}/trace?q=absent")).text
+        [said, called, _] = [
+            (await browser.get(url)).text for url in re.findall(r'data-load="(/tasks/steps/\d+)"', steps)
+        ]
+        assert re.findall(r"<h3>(\w+) <span class=.badge.>(\w+)<", called) == [
+            ("Arguments", "trusted"),
+            ("Result", "trusted"),
+        ]
+        assert "hush" in called
+        assert "Arguments" in said
         assert "Nothing yet" in (await browser.get(f"/tasks/{id}/trace?since=1000000")).text
+
+
+async def test_an_answers_turn_has_a_trace_of_its_own(web: Web) -> None:
+    web.model.says(ToolCall("", "bash", '{"command": "echo <i>hi</i>"}'))
+    web.model.says("It says hi.")
+    async with web.sign_in() as browser:
+        await browser.post("/chat", data={"client_id": "1", "text": "Say hi"})
+        answer = await answered(web, "It says hi.")
+        shown = (await browser.get(f"/turns/{answer}")).text
+        assert re.findall(r'data-kind="([a-z-]+)"', shown) == ["model", "tool", "model"]
+        [_, called, _] = re.findall(r'data-load="(/tasks/steps/\d+)"', shown)
+        assert "&lt;i&gt;hi" in (await browser.get(called)).text
+        assert (await browser.get(f"/turns/{answer + 1000}")).status_code == 404
+    assert (await web.client.get(called, headers=BEARER)).status_code == 401
 
 
 async def test_a_question_is_pinned_and_cancelling_ends_the_tree(web: Web) -> None:

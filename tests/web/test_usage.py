@@ -4,8 +4,9 @@ from uuid import UUID
 import pytest
 
 from gateway.agent.limits import Limits
+from gateway.domain.text.texts import compact
 from gateway.store.work import budgets
-from gateway.web.screens.usage import compact, summed
+from gateway.web.screens.usage import summed
 from tests.web.conftest import Running, Web
 
 NOW = datetime.now(UTC)

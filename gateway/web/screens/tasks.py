@@ -15,22 +15,25 @@ from gateway.agent.limits import dollars
 from gateway.agent.work import task_trees
 from gateway.agent.work.task_trees import NoSuchTask, compare
 from gateway.domain.conversation.diff import legible
-from gateway.domain.ids import TaskId
+from gateway.domain.ids import MessageId, TaskId
+from gateway.domain.text.texts import compact
 from gateway.domain.work.tasks import Status
 from gateway.store.connection.pool import Connection
+from gateway.store.transcript import conversations, messages
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewRow
 from gateway.store.work import steps, tasks, trees
-from gateway.store.work.steps import StepRow
+from gateway.store.work.steps import StepRow, TraceFilter
 from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.auth.access import OWNER, VISITOR, Caller, signed_in
+from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.live.boards import Draw
 from gateway.web.live.entries import question_cards
 from gateway.web.live.sse import EventStream
 from gateway.web.pages import Screen
-from gateway.web.screens.usage import compact
-from gateway.web.site import AtSite, Site
+from gateway.web.site import AtSite, RowId, Site
+from gateway.web.trace import clipped, contents, spans, step_words
 
 SPAN_GROWTH = 1.1
 """The factor by which the span grows while a tree runs, so that its bars aren't redrawn every second."""
@@ -83,9 +86,6 @@ STEPS = 100
 """Steps of one page of a trace or a comparison."""
 PINNED = 20
 """Questions on top of a page; the others are in Approvals."""
-LONGEST = 20_000
-"""Characters of a result."""
-
 screen = Screen(HERE, "Tasks", "list-tree", 20)
 
 SignedIn = Annotated[Caller, Depends(signed_in)]
@@ -134,14 +134,40 @@ async def tree_events(site: AtSite, caller: SignedIn, id: UUID) -> Response:
 
 
 @screen.get(f"{HERE}/{{id}}/trace", dependencies=OWNER)
-async def trace(site: AtSite, id: UUID, since: Annotated[int, Query(ge=0, lt=2**63)] = 0) -> HTMLResponse:
-    """The steps of one task after `since`."""
-    await _nodes(site, id)
-    rows = await site.database.read(lambda conn: steps.trace(conn, TaskId(id), since=since, most=STEPS + 1))
+async def trace(
+    site: AtSite,
+    id: UUID,
+    since: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+    q: Annotated[Text, Query(max_length=200)] = "",
+) -> HTMLResponse:
+    """The steps of one task after `since` with these words, as bars on one time axis."""
+    node = next(node for node in await _nodes(site, id) if node.id == id)
+    rows = await site.database.read(lambda conn: steps.spans(conn, node.id, TraceFilter(since, q.strip()), STEPS + 1))
     more = rows[STEPS - 1].id if len(rows) > STEPS else None
-    lines = [(row, _step(row)) for row in rows[:STEPS]]
-    models = described.chain if (described := site.settings.model()) else ()
-    return HTMLResponse(site.pages.part("trace", id, lines, more, since, models))
+    lines, models = spans(rows[:STEPS], node.created_at), site.settings.model()
+    return HTMLResponse(site.pages.part("trace", id, lines, more, since, models.chain if models else (), q))
+
+
+@screen.get(f"{HERE}/steps/{{step}}", dependencies=OWNER)
+async def step(site: AtSite, step: RowId) -> HTMLResponse:
+    """What a step refers to: arguments and result of a call, what a model thought and said, each with its trust."""
+    async with site.database.connection() as conn:
+        rows, owner = await steps.contents(conn, site.owner.id, step), site.owner.id
+        thought = await conversations.thought(conn, owner, rows[0].id) if rows else None
+    return HTMLResponse(site.pages.part("step_contents", contents(rows, thought)))
+
+
+@screen.get("/turns/{message}", dependencies=VISITOR)
+async def turn(request: Request, site: AtSite, message: RowId) -> Response:
+    """How an answer was made: the trace of its turn."""
+    async with site.database.connection() as conn:
+        answer = await messages.get(conn, MessageId(message))
+        if answer is None or answer.task_id is None or answer.principal_id != site.owner.id:
+            raise Refused(404, "not_found", f"There is no answer {message}.")
+        begin = await messages.asked_at(conn, answer.id)
+        rows = await steps.spans(conn, answer.task_id, TraceFilter(begin=begin, end=answer.created_at), STEPS)
+    lines = spans(rows, begin)
+    return site.screen(request, screen, "turn.html", answer=answer, lines=lines, cost=_total(rows))
 
 
 @screen.post(f"{HERE}/{{id}}/cancel", status_code=204, dependencies=OWNER)
@@ -169,7 +195,7 @@ async def comparison(request: Request, site: AtSite, id: UUID, to: UUID) -> Resp
             found = await compare(conn, site.owner.id, str(to), str(id))
         except NoSuchTask:
             raise _missing(id) from None
-    rows = [[row and (row, _step(row)) for row in pair] for pair in found.rows[:STEPS]]
+    rows = [[row and (row, step_words(row)) for row in pair] for pair in found.rows[:STEPS]]
     runs = [(run, spent(run.cost_usd, run.tokens), text_of(run.node)) for run in (found.a, found.b)]
     more = len(found.rows) - len(rows)
     return site.screen(request, screen, "task_compare.html", runs=runs, rows=rows, same=found.same, more=more)
@@ -268,10 +294,8 @@ def _about(node: NodeRow) -> str:
     return " · ".join(filter(None, (cost, lasted)))
 
 
-def _step(row: StepRow) -> str:
-    """The cost and time of a step; empty if it had none."""
-    cost = spent(row.cost_usd, row.tokens_in + row.tokens_out) if row.kind == "model" else ""
-    return " · ".join(filter(None, (cost, f"{row.latency_ms:,} ms" if row.latency_ms else "")))
+def _total(rows: Sequence[StepRow]) -> str:
+    return spent(sum(row.cost_usd for row in rows), sum(row.tokens_in + row.tokens_out for row in rows))
 
 
 def spent(usd: float, tokens: int) -> str:
@@ -281,8 +305,7 @@ def spent(usd: float, tokens: int) -> str:
 
 def text_of(node: NodeRow) -> str:
     """The result or the error of a task; it may contain other people's text."""
-    text = node.error or node.result or ""
-    return legible(text[:LONGEST]) + (" … (longer)" if len(text) > LONGEST else "")
+    return legible(clipped(node.error or node.result or ""))
 
 
 def _missing(id: UUID) -> Refused:

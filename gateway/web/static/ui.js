@@ -412,7 +412,8 @@ find?.addEventListener("submit", event => { event.preventDefault(); clearTimeout
 document.addEventListener("change", event => event.target.form === by("choosing") && find && count());
 async function load(panel, saved = false) {
   const loaded = await piece(panel.dataset.load), now = by(panel.id) ?? panel;
-  if (loaded && (saved || !edited(now))) now.lastElementChild.replaceChildren(loaded);   // what was typed meanwhile stays
+  if (!loaded || (!saved && edited(now))) return;                          // what was typed meanwhile stays
+  keepOpen(now.lastElementChild, loaded); now.lastElementChild.replaceChildren(loaded);
 }
 const edited = root => [...root.querySelectorAll("input, textarea")].some(field => field.value !== field.defaultValue);
 document.addEventListener("toggle", ({ target }) => {
