@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -16,13 +18,17 @@ from gateway.agent.work import task_trees
 from gateway.agent.work.task_trees import NoSuchTask, compare
 from gateway.domain.conversation.diff import legible
 from gateway.domain.ids import MessageId, TaskId
+from gateway.domain.principals import Label
 from gateway.domain.text.texts import compact
 from gateway.domain.work.tasks import Status
+from gateway.domain.work.todo_lists import TodoList
+from gateway.domain.work.trees import LONGEST_INPUT, MAIN
+from gateway.flow.trees.control import ProgramRequest
 from gateway.store.connection.pool import Connection
 from gateway.store.transcript import conversations, messages
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewRow
-from gateway.store.work import steps, tasks, trees
+from gateway.store.work import steps, tasks, todo_lists, trees
 from gateway.store.work.steps import StepRow, TraceFilter
 from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.auth.access import OWNER, VISITOR, Caller, signed_in
@@ -31,6 +37,7 @@ from gateway.web.http.errors import Refused
 from gateway.web.live.boards import Draw
 from gateway.web.live.entries import question_cards
 from gateway.web.live.sse import EventStream
+from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Screen
 from gateway.web.site import AtSite, RowId, Site
 from gateway.web.trace import clipped, contents, spans, step_words
@@ -100,13 +107,46 @@ class TreeQuery(BaseModel):
     agent: Annotated[str, Field(max_length=200)] = ""
     text: Annotated[str, Field(max_length=200)] = ""
     before: UUID | None = None
+    sort: Literal["newest", "cost", "changed"] = "newest"
+
+    def sorted(self, rows: Sequence[TreeRow]) -> list[TreeRow]:
+        """The rows of one page by state, within that as asked for."""
+        keys = {"newest": attrgetter("created_at"), "cost": attrgetter("cost_usd"), "changed": attrgetter("updated_at")}
+        return sorted(sorted(rows, key=keys[self.sort], reverse=True), key=lambda row: list(GROUPS).index(_group(row)))
+
+
+GROUPS = {
+    "Waits for you": (Status.NEEDS_HUMAN_REVIEW,),
+    "Under way": (Status.RUNNING, Status.PENDING, Status.PENDING_SUBTASK),
+    "Failed": (Status.FAILED,),
+    "Done": (Status.COMPLETED,),
+    "Cancelled": (Status.CANCELLED,),
+}
+
+
+def _group(row: TreeRow) -> str:
+    return next(name for name, states in GROUPS.items() if row.waits_for or row.status in states)
 
 
 @screen.get(HERE, dependencies=VISITOR)
 async def page(request: Request, site: AtSite, query: Annotated[TreeQuery, Query()]) -> Response:
     """The latest trees."""
-    pieces = (await _list(site, query)).values()
-    return site.screen(request, screen, "tasks.html", asked=query, statuses=list(Status), pieces=pieces)
+    pieces, agents = (await _list(site, query)).values(), await site.trees.agents.usable()
+    shown = {"asked": query, "statuses": list(Status), "agents": agents, "pieces": pieces}
+    return site.screen(request, screen, "tasks.html", longest=LONGEST_INPUT, **shown)
+
+
+@screen.post(HERE, status_code=204)
+async def start(
+    site: AtSite,
+    caller: SignedIn,
+    input: Annotated[Text, Form(max_length=LONGEST_INPUT, pattern=r"\S")],
+    agent: Annotated[str, Form(max_length=200)] = MAIN,
+    budget: Annotated[float | None, Form(gt=0)] = None,
+) -> None:
+    """Start a tree in the owner's name; the page shows its result, which goes to no chat."""
+    site.rate_limiter.spend(caller.account)
+    await site.trees.control.start(ProgramRequest(agent, input, Label.OWNER, caller.account, budget))
 
 
 @screen.get(f"{HERE}/events")
@@ -122,7 +162,7 @@ async def tree(request: Request, site: AtSite, id: UUID) -> Response:
     nodes = await _nodes(site, id)
     async with site.database.connection() as conn:
         source = (await tasks.payload(conn, nodes[0].id)).get("forked_from")
-    pieces = (await _tree(site, nodes)).values()
+    pieces = (await _tree(site, nodes, Markdown())).values()
     return site.screen(request, screen, "task.html", top=nodes[0], source=source, pieces=pieces)
 
 
@@ -208,13 +248,20 @@ async def _list(site: Site, query: TreeQuery) -> Mapping[str, str]:
         rows = await trees.listing(conn, site.owner.id, wanted, TREES + 1)
         waiting = await _waiting(site, conn)
         of_trees = await trees.nodes_among(conn, [row.task_id for row in waiting if row.task_id])
+        todo = await _todo(site, conn)
     made: dict[str, str] = {"empty": site.pages.part("no_trees", query)}
     made |= _pinned(site, [row for row in waiting if row.task_id in of_trees])
-    shown = sorted(rows[:TREES], key=lambda row: not row.waits_for)
-    made |= {f"t{row.id}": site.pages.part("tree_row", row, _sum(row)) for row in shown}
+    for name, group in groupby(query.sorted(rows[:TREES]), _group):
+        id = name.replace(" ", "-")
+        made[id] = site.pages.part("heading", id, name)
+        made |= {f"t{row.id}": site.pages.part("tree_row", row, _sum(row), todo.get(row.id)) for row in group}
     if len(rows) > TREES:
         made["older"] = site.pages.part("older_trees", query, rows[TREES - 1].id)
     return made
+
+
+async def _todo(site: Site, conn: Connection) -> Mapping[TaskId, TodoList]:
+    return {each.task: each for each in await todo_lists.live(conn, site.owner.id) if each.steps}
 
 
 async def _waiting(site: Site, conn: Connection) -> list[ReviewRow]:
@@ -240,30 +287,32 @@ async def _nodes(site: Site, id: UUID) -> Sequence[NodeRow]:
 def _watch(site: Site, id: UUID) -> Draw:
     """A function that draws a tree; it reads nothing once the tree is over."""
     last: Mapping[str, str] = {}
-    over = False
+    over, markdown = False, Markdown()
 
     async def draw() -> Mapping[str, str]:
         nonlocal last, over
         if not over:
             nodes = await _nodes(site, id)
-            last, over = await _tree(site, nodes), all(node.status.final for node in nodes)
+            last, over = await _tree(site, nodes, markdown), all(node.status.final for node in nodes)
         return last
 
     return draw
 
 
-async def _tree(site: Site, nodes: Sequence[NodeRow]) -> Mapping[str, str]:
+async def _tree(site: Site, nodes: Sequence[NodeRow], markdown: Markdown) -> Mapping[str, str]:
     part, ordered, ids = site.pages.part, _outline(nodes), {node.id for node in nodes}
     cost = spent(sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes))
     over = sum(node.status.final for node in nodes)
     async with site.database.connection() as conn:
-        query = [row for row in await _waiting(site, conn) if row.task_id in ids]
+        query, todo = [row for row in await _waiting(site, conn) if row.task_id in ids], await _todo(site, conn)
+    await markdown.prepare([text_of(node) for node in ordered[:NODES]])
     made: dict[str, str] = {"sum": part("tree_sum", nodes[0], over, len(nodes), cost)}
     made |= _pinned(site, query)
     if len(nodes) > 1:
         made["timeline"] = part("timeline", bars(ordered[:NODES], site.clock.now()))
     for node in ordered[:NODES]:
-        made[f"n{node.id}"] = part("node", node, _about(node), text_of(node))
+        text = text_of(node) if node.error else markdown.html(text_of(node))
+        made[f"n{node.id}"] = part("node", node, _about(node), text, todo.get(node.id))
     if more := ordered[NODES:]:
         made["rest"] = part("more_nodes", len(more), sum(not node.status.final for node in more))
     return made

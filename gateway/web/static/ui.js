@@ -410,6 +410,7 @@ document.addEventListener("input", ({ target }) => {
 find?.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 250) });
 find?.addEventListener("submit", event => { event.preventDefault(); clearTimeout(typing); search() });
 document.addEventListener("change", event => event.target.form === by("choosing") && find && count());
+document.addEventListener("change", ({ target: { form } }) => form?.matches("[data-auto]") && form.requestSubmit());
 async function load(panel, saved = false) {
   const loaded = await piece(panel.dataset.load), now = by(panel.id) ?? panel;
   if (!loaded || (!saved && edited(now))) return;                          // what was typed meanwhile stays
