@@ -153,7 +153,7 @@ async def top(page: Page) -> None:
 
 
 async def change_budget(page: Page) -> None:
-    await page.get_by_label("budgets.day_usd", exact=True).fill("3")
+    await page.get_by_label("A day, in US dollars").fill("3")
     await page.get_by_role("button", name="Review changes").click()
     await expect(page.locator(".diff .added").first).to_be_visible()
     await page.locator("#review").scroll_into_view_if_needed()
