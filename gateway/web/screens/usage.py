@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import Query, Request
 from fastapi.responses import Response
 
-from gateway.agent.limits import dollars
 from gateway.domain.text.texts import compact
 from gateway.store.work import budgets
 from gateway.store.work.budgets import Period, UsageRow
@@ -54,7 +53,6 @@ async def page(
             ("Today", accounts[Period.DAY], limits.day_usd),
             ("This month", accounts[Period.MONTH], limits.month_usd),
         ),
-        dollars=dollars,
         compact=compact,
     )
 
