@@ -80,7 +80,7 @@ async def test_trees_are_listed_filtered_and_shown_with_what_they_did(web: Web) 
         [said, called, _] = [
             (await browser.get(url)).text for url in re.findall(r'data-load="(/tasks/steps/\d+)"', steps)
         ]
-        assert re.findall(r"<h3>(\w+) <span class=.badge.>(\w+)<", called) == [
+        assert re.findall(r"<b>(\w+)</b> <span class=.badge.>(\w+)<", called) == [
             ("Arguments", "trusted"),
             ("Result", "trusted"),
         ]
