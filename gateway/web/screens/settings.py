@@ -117,11 +117,11 @@ async def _body(site: Site, results: Mapping[str, str] | None = None) -> Markup:
     sections = groupby(form.fields, lambda field: field.path[field.path[0] == "channels"])
     groups = [(name, list(each)) for name, each in sections]
     linked = await site.database.read(lambda conn: principals.identities(conn, site.owner.id))
-    lists = {"models": await asyncio.to_thread(_models, site), "zones": zone_names(), "linked": linked}
+    lists = {"models": await asyncio.to_thread(model_names, site), "zones": zone_names(), "linked": linked}
     return site.pages.piece("settings_body.html", form=form, groups=groups, results=results, **lists)
 
 
-def _models(site: Site) -> list[str]:
+def model_names(site: Site) -> list[str]:
     """The models to choose from: those in use, then all known ones of their providers."""
     described = site.settings.model()
     used = described.choices if described else ()
