@@ -169,7 +169,7 @@ def _health(parts: Parts, channels: "ChannelDirectory") -> HealthParts:
         findings=partial(_findings, core),
         logs=core.environment.data / "logs",
         mask=core.mask,
-        jobs=lambda: upkeep.job_table.dates,
+        jobs=lambda: upkeep.job_table.jobs,
         beat=upkeep.heartbeat.beat,
     )
 

@@ -24,6 +24,23 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class JobRun:
+    """A run of one of the gateway's own jobs; `error` says why it failed."""
+
+    began: datetime
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """When a job is due, None if it runs now or only when something happens; and its last run that was due."""
+
+    due: datetime | None
+    last: JobRun | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LoopLag:
     """By how many milliseconds the event loop was late: in the last minute, and at worst since the start."""
 

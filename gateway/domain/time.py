@@ -73,6 +73,11 @@ def is_zone(name: str) -> bool:
     return name in _zone_names()
 
 
+def zone_names() -> list[str]:
+    """The zones to choose from: the regions' cities, and UTC."""
+    return ["UTC", *sorted(name for name in _zone_names() if "/" in name and not name.startswith("Etc/"))]
+
+
 def moment(text: str, name: str | None, *, end: bool = False) -> datetime:
     """An ISO date or time in the zone of that name, or UTC; a date is its first moment, with `end` the next day's.
 

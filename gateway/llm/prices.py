@@ -4,6 +4,9 @@ The table is 3 MB of JSON for thousands of models; only the requested entries ar
 
 import json
 import mmap
+import re
+from collections.abc import Sequence
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import assert_never
@@ -102,6 +105,23 @@ class Prices:
             return found
         is_local = Endpoint(vendor(split_model(model)[0])).is_local
         return (found or Price()).model_copy(update={"window": LOCAL_WINDOW if is_local else _DEFAULT_WINDOW})
+
+
+_ENTRY = re.compile(rb'\n    "([^"\n]+)": \{\n(.*?)\n    \}', re.DOTALL)
+_OF_CHATS = re.compile(rb'"litellm_provider": "(\w+)".*"mode": "chat"', re.DOTALL)
+
+
+@lru_cache(maxsize=8)  # a look at the whole table takes a tenth of a second
+def known_models(providers: frozenset[str]) -> Sequence[str]:
+    """The chat models of these providers in the table, as `provider/model`, sorted."""
+    if not (table := table_path()):
+        return []
+    found = set[str]()
+    with table.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        for entry in _ENTRY.finditer(text):
+            if (of := _OF_CHATS.search(entry[2])) and (provider := of[1].decode()) in providers:
+                found.add(f"{provider}/{entry[1].decode().removeprefix(f'{provider}/')}")
+    return sorted(found)
 
 
 def table_path() -> Path | None:

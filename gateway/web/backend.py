@@ -13,7 +13,7 @@ from gateway.agent.work.agents import Agents
 from gateway.config.editing.editor import ConfigEditor
 from gateway.domain.channels.channel import LoginChannel, WebhookChannel
 from gateway.domain.conversation.tools import Wording
-from gateway.domain.health import Finding, HeartbeatResult, Vitals
+from gateway.domain.health import Finding, HeartbeatResult, JobState, Vitals
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory.memories import Embedders
 from gateway.domain.principals import Principal
@@ -188,8 +188,8 @@ class HealthParts:
     logs: Path
     """The folder of the logs."""
     mask: SecretMask
-    jobs: Callable[[], Mapping[str, datetime | None]]
-    """When each job is due."""
+    jobs: Callable[[], Mapping[str, JobState]]
+    """The gateway's own jobs, by their names."""
     beat: Callable[[], Awaitable[HeartbeatResult]]
 
 

@@ -29,7 +29,7 @@ from gateway.config.model import Config
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import ModelEvent, Prompt, Reply, ToolCall, Usage
 from gateway.domain.conversation.tools import ToolClass
-from gateway.domain.health import Finding, FindingLevel
+from gateway.domain.health import Finding, FindingLevel, JobRun, JobState
 from gateway.domain.ids import SessionId
 from gateway.domain.memory.memories import Category
 from gateway.domain.principals import Label
@@ -153,7 +153,7 @@ async def top(page: Page) -> None:
 
 
 async def change_budget(page: Page) -> None:
-    await page.get_by_label("budgets.day_usd", exact=True).fill("3")
+    await page.get_by_label("A day, in US dollars").fill("3")
     await page.get_by_role("button", name="Review changes").click()
     await expect(page.locator(".diff .added").first).to_be_visible()
     await page.locator("#review").scroll_into_view_if_needed()
@@ -551,7 +551,11 @@ async def lived_in(browser: Browser, running: Running, folder: Path, names: Sequ
         limits=lambda: Limits(day_usd=2, month_usd=20),
         model=lambda: Description(MODEL, "set in config.json", (), ()),
         channels=lambda: {"telegram": "open", "whatsapp": "unreachable since 13:05 UTC: the connection was closed"},
-        jobs=lambda: {"backup": now + timedelta(hours=9), "heartbeat": now + timedelta(minutes=23), "summaries": None},
+        jobs=lambda: {
+            "backup": JobState(now + timedelta(hours=9), JobRun(now - timedelta(hours=15), 4.2)),
+            "heartbeat": JobState(now + timedelta(minutes=23), JobRun(now - timedelta(minutes=7), 1.9)),
+            "summaries": JobState(None, JobRun(now - timedelta(minutes=2), 0.004)),
+        },
     )
     await fill(started.web, folder)
     started.web.model.stream = as_a_real_one(started.web.model)

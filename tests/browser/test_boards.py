@@ -1,9 +1,9 @@
 from collections.abc import Mapping
-from datetime import datetime
 
 from playwright.async_api import Browser, Page, expect
 
 from gateway.domain.channels.channel import Login
+from gateway.domain.health import JobState
 from tests.browser.conftest import go_to, opened
 from tests.browser.looks import looks
 from tests.fakes.eventually import eventually
@@ -90,10 +90,10 @@ async def turn(page: Page, *, hidden: bool) -> None:
 async def test_a_hidden_tab_reads_nothing_and_catches_up_when_it_is_shown(browser: Browser, running: Running):
     reads, name = 0, "pruning"
 
-    def jobs() -> Mapping[str, datetime | None]:
+    def jobs() -> Mapping[str, JobState]:
         nonlocal reads
         reads += 1
-        return {name: None}
+        return {name: JobState(None)}
 
     started = await running.start(jobs=jobs)
     async with opened(browser, started.web) as watched:

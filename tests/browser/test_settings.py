@@ -42,7 +42,7 @@ async def test_settings_are_found_reviewed_saved_and_reverted(
         await watched.show(f"settings-invalid-{look}")
         await page.get_by_label("limits.file_mb").fill("60")
         await page.get_by_label("Search settings").fill("")
-        await page.get_by_label("budgets.day_usd", exact=True).fill("3")
+        await page.get_by_label("A day, in US dollars").fill("3")
         await page.get_by_role("button", name="Review changes").click()
         await expect(page.locator(".diff .added").first).to_be_visible()
         await expect(page.locator("#review")).to_be_focused()
@@ -61,7 +61,7 @@ async def test_settings_are_found_reviewed_saved_and_reverted(
         await page.get_by_role("button", name="Revert the last save").click()
         await page.get_by_label("I want to change budgets.day_usd").check()
         await page.get_by_role("button", name="Save", exact=True).click()
-        await expect(page.get_by_label("budgets.day_usd", exact=True)).to_have_value("")
+        await expect(page.get_by_label("A day, in US dollars")).to_have_value("")
         assert desk.path.read_text(encoding="utf-8") == WRITTEN
 
         await page.get_by_label("config.json", exact=True).fill('{"logs": {"keep": "90d"}')

@@ -19,8 +19,14 @@ from gateway.domain.conversation.model import (
 )
 from gateway.domain.principals import Label
 from gateway.domain.text.tokens import _known, estimate, forget
-from gateway.llm.prices import Prices, estimate_prompt, table_keys, table_path
+from gateway.llm.prices import Prices, estimate_prompt, known_models, table_keys, table_path
 from gateway.llm.vendors import VENDORS
+
+
+def test_the_chat_models_of_a_provider_are_listed_by_the_names_that_the_settings_take() -> None:
+    listed = known_models(frozenset({"gemini", "anthropic"}))
+    assert {"gemini/gemini-2.5-pro", "anthropic/claude-haiku-4-5"} <= set(listed)
+    assert not [name for name in listed if not name.startswith(("gemini/", "anthropic/")) or "embedding" in name]
 
 
 def test_every_chat_model_of_the_table_is_found() -> None:

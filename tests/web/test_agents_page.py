@@ -13,7 +13,7 @@ BAD = GOOD.replace("description: writes poems\n", "")
 async def sha256(web: Web, slug: str) -> str:
     async with web.sign_in() as browser:
         shown = (await browser.get(f"/agents/{slug}/details")).text
-    [found] = re.findall(r'name="sha256" value="([0-9a-f]{64})"', shown)
+    [found] = set(re.findall(r'name="sha256" value="([0-9a-f]{64})"', shown))
     return str(found)
 
 
@@ -38,6 +38,27 @@ async def test_an_agent_is_made_edited_and_deleted(web: Web) -> None:
         assert (stale.status_code, stale.json()["error"]["code"]) == (409, "changed")
         assert (await browser.post("/agents/poet/remove")).status_code == 204
         assert (await browser.get("/agents/poet/details")).status_code == 404
+
+
+async def test_the_form_offers_choices_writes_the_file_and_keeps_what_it_does_not_have(web: Web) -> None:
+    chosen = {"title": 'Poet: "P"', "description": "writes\npoems", "prompt": "You rhyme.", "budget": ""}
+    async with web.sign_in() as browser:
+        offered = (await browser.get("/agents/form")).text
+        assert '<input type="checkbox" name="tools" value="web_fetch">' in offered or 'value="bash"' in offered
+        form = chosen | {"name": "poet", "tools": ["bash", "read_file"], "model": "openai/x"}
+        assert (await browser.post("/agents", data=form)).status_code == 204
+        path = web.path.workspace / ".agents" / "agents" / "poet.md"
+        path.write_text(path.read_text().replace("model:", "temperature: 0.1\nmodel:"))
+        shown = (await browser.get("/agents/poet/details")).text
+        assert 'name="tools" value="bash" checked' in shown
+        form = chosen | {"sha256": await sha256(web, "poet"), "budget": "0.3", "prompt": "You sing."}
+        assert (await browser.post("/agents/poet", data=form)).status_code == 204
+        refused = await browser.post("/agents/poet", data={"title": "x", "sha256": await sha256(web, "poet")})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "bad_agent")
+    found = await web.backend.trees.control.trees.agents.get("poet")
+    assert found is not None
+    assert (found.head.name, found.head.temperature, found.head.budget) == ('Poet: "P"', 0.1, 0.3)
+    assert (found.head.tools, found.model, found.prompt) == (None, None, "You sing.")
 
 
 async def test_a_wrong_text_is_refused_and_a_wrong_file_leaves_the_last_good_one(web: Web) -> None:

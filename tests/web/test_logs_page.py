@@ -78,6 +78,28 @@ async def test_lines_are_shown_by_level_and_session(running: Running, tmp_path: 
     await gateway.stop()
 
 
+async def test_words_and_a_time_range_find_lines_and_the_zone_is_named(running: Running, tmp_path: Path):
+    day = datetime.now(UTC).date() - timedelta(days=2)
+    write(tmp_path, {"event": "early", "path": "/Offers"}, {"event": "other"}, ago=3)
+    write(
+        tmp_path, {"event": "noon", "path": "/Offers"}, {"event": "noon", "path": "/x", "key": "hunter2hunter2"}, ago=2
+    )
+    write(tmp_path, {"event": "today", "path": "/offers"})
+    mask = SecretMask()
+    mask.add("hunter2hunter2")
+    gateway = await started(running, tmp_path, mask=mask)
+    (gateway.web.path.workspace / "USER.md").write_text("- Time zone: Asia/Tokyo\n")
+    async with gateway.web.sign_in() as browser:
+        assert "Times are in Asia/Tokyo" in (await browser.get("/logs")).text
+        words = shown(await first(browser, f"q=OFFERS&since={day}T21:00&until={day}T22:00"))
+        assert ("noon" in words, "early" in words, "today" in words) == (True, False, False)
+        assert f'title="{day} 21:34:56+09:00"' in words, "12:34 UTC"
+        assert shown(await first(browser, f"since={day}T22:00&until={day}T23:00")) == ""
+        assert shown(await first(browser, f"q=hunter2&since={day}T21:00")) == "", "a secret is no word to search for"
+        assert (await browser.get("/logs?since=soon")).status_code == 400
+    await gateway.stop()
+
+
 async def test_new_lines_come_by_themselves_and_old_ones_go(running: Running, tmp_path: Path, monkeypatch):
     monkeypatch.setattr(screen, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(screen, "MAX_LINES", 2)

@@ -2,11 +2,16 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from gateway.domain.principals import Label
+from gateway.domain.work.schedules import Recurring
 from gateway.store.people import principals
 from gateway.store.work import schedules
 from gateway.store.work.schedules import ScheduleRow
-from gateway.timetable.schedules import define, next_slot
+from gateway.timetable.schedules import ScheduleChanges, define, next_slot
+from gateway.timetable.wording import moment
+from gateway.web.screens.schedules import ScheduleTimes
 from tests.web.conftest import BEARER, Web
 
 DAILY = {"name": "<b>stretch</b>", "prompt": "Remind me.", "cron_expr": "30 8 * * *", "timezone": "Asia/Tokyo"}
@@ -25,7 +30,7 @@ async def test_one_is_added_run_paused_changed_and_deleted(web: Web) -> None:
         shown = (await browser.get("/schedules")).text
         assert "every day at 08:30 Asia/Tokyo (30 8 * * *)" in shown
         assert row.next_run_at is not None
-        assert f'datetime="{row.next_run_at.isoformat()}"' in shown
+        assert f"next {moment(row.next_run_at, 'Asia/Tokyo')}" in shown
         assert "<b>stretch" not in shown
 
         web.model.says("Stretch!")
@@ -39,10 +44,42 @@ async def test_one_is_added_run_paused_changed_and_deleted(web: Web) -> None:
         assert (await browser.post(f"/schedules/{row.id}", data=change)).status_code == 204
         details = (await browser.get(f"/schedules/{row.id}/details")).text
         assert "every weekday at 09:00 Europe/Berlin" in details
-        assert 'value="0 9 * * 1-5"' in details
+        assert '<option value="weekday" selected>' in details
+        assert 'type="time" name="time" value="09:00"' in details
         assert details.count("<li>") >= 6
         assert (await browser.post(f"/schedules/{row.id}/remove")).status_code == 204
         assert await listed(web) == []
+
+
+@pytest.mark.parametrize(
+    ("choices", "cron"),
+    [
+        ({"every": "day", "time": "08:05"}, "5 8 * * *"),
+        ({"every": "weekday"}, "0 9 * * 1-5"),
+        ({"every": "week", "weekday": "7"}, "0 9 * * 7"),
+        ({"every": "month", "day": "L", "time": "00:00"}, "0 0 L * *"),
+        ({"every": "place", "weekday": "1", "place": "1"}, "0 9 * * 1#1"),
+        ({"every": "place", "weekday": "5", "place": "L"}, "0 9 * * L5"),
+        ({"every": "cron", "cron_expr": "*/15 8-18 * * 1-5"}, "*/15 8-18 * * 1-5"),
+    ],
+)
+def test_choices_become_cron_fields_and_are_chosen_again_on_the_next_edit(choices: dict[str, str], cron: str) -> None:
+    times, now = ScheduleTimes.model_validate(choices), datetime.now(UTC)
+    definition = define(now=now, zone=None, **ScheduleChanges(name="-", prompt="-", **times.changes))
+    assert definition.when == Recurring(cron)
+    assert ScheduleTimes.of(definition).changes == {**times.changes, "timezone": "UTC"}
+
+
+async def test_a_date_is_picked_and_the_first_monday_chosen(web: Web) -> None:
+    once = {"name": "once", "prompt": "Hi.", "every": "once", "time": "07:30", "timezone": "Asia/Tokyo"}
+    async with web.sign_in() as browser:
+        refused = await browser.post("/schedules", data=once)
+        assert (refused.status_code, await listed(web)) == (409, [])
+        assert (await browser.post("/schedules", data=once | {"date": "2030-01-02"})).status_code == 204
+        assert "next Wed 2 Jan 2030 07:30 Asia/Tokyo" in (await browser.get("/schedules")).text
+        shown = (await browser.get("/schedules/next", params={"every": "place", "timezone": "UTC"})).text
+        assert "on the first Monday of the month at 09:00 UTC" in shown
+        assert (await browser.get("/schedules/next", params={"every": "day", "time": ""})).status_code == 400
 
 
 async def test_the_next_five_are_shown_while_a_cron_is_typed(web: Web) -> None:

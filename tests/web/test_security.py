@@ -18,6 +18,7 @@ PAGES = {
     *("/", "/inbox", "/approvals", "/channels", "/checks", "/c", "/c/new", "/c/{id}", "/jobs", "/logs"),
     "/conversations{rest:path}",
     *("/memory", "/people", "/settings", "/setup", "/tasks", "/tasks/{id}", "/tasks/{id}/compare", "/tokens", "/usage"),
+    "/turns/{message}",
 }
 """They send whoever is not signed in to the sign-in."""
 PUBLIC = PAGES | {"/secret", "/oauth/mcp", "/health", "/login", "/login/state", "/webhook/{name}"}
@@ -53,6 +54,7 @@ def filled(path: str) -> str:
         "act": "enable",
         "kind": "skills",
         "message": "1",
+        "step": "1",
     }
     return path.format(**places)
 

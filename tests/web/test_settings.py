@@ -1,3 +1,4 @@
+import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
@@ -33,11 +34,18 @@ async def reviewed(browser: httpx.AsyncClient, data: dict[str, str]) -> dict[str
 
 
 async def test_the_page_has_every_key_and_no_secret(served: Web):
+    linked = "update principals set identities = array['telegram:501'] where role = 'owner' returning id"
+    await served.path.rows(linked)
     async with served.sign_in() as browser:
         page = (await browser.get("/settings?find=heartbeat")).text
     assert 'name="heartbeat.every"' in page
     assert 'name="channels.telegram.token" value="$env:BOT"' in page
     assert 'value="heartbeat"' in page
+    assert ">A day, in US dollars <code>budgets.day_usd</code></label>" in page
+    assert '<option value="Europe/Berlin">' in page
+    assert "Linked: <code>telegram:501</code>" in page
+    assert re.search(r'<input id="set-owner-timezone"[^>]* list="zones"', page)
+    assert re.search(r'<input id="set-models-summary"[^>]* list="models"', page)
     assert "Set by <code>SUPACLAW_MODEL</code> in the environment" in page
     assert KEY not in page
 
@@ -63,13 +71,23 @@ async def test_what_was_typed_after_the_review_is_reviewed_too(served: Web, desk
     assert desk.path.read_text(encoding="utf-8") == WRITTEN
 
 
-@pytest.mark.parametrize("key", ["owner.name", "budgets.day_usd", "channels.telegram.access", "web.allowed_hosts"])
-async def test_rights_and_budgets_take_one_more_confirmation(served: Web, desk: Desk, key: str):
-    text = {"budgets.day_usd": "9", "channels.telegram.access": "pairing"}.get(key, "ada")
+DECIDING = {
+    "budgets.day_usd": ("9", "what it may spend"),
+    "channels.telegram.access": ("pairing", "who may talk to the agent"),
+    "web.allowed_hosts": ("ada", "who may talk to the agent"),
+    "backup.to": ("/mnt/backups", "where it connects and sends data"),
+    "channels.telegram.api_base": ("https://bots.example", "where it connects and sends data"),
+}
+
+
+@pytest.mark.parametrize("key", DECIDING)
+async def test_rights_budgets_and_new_addresses_take_one_more_confirmation(served: Web, desk: Desk, key: str):
+    text, decides = DECIDING[key]
     async with served.sign_in() as browser:
         data = await reviewed(browser, sent(desk, {key: text}))
         refused = (await browser.post("/settings", data=data)).text
         assert f"I want to change {key}" in refused
+        assert f": this decides {decides}." in refused
         assert 'role="alert"' in refused
         assert desk.path.read_text(encoding="utf-8") == WRITTEN
         assert "<h2>Saved</h2>" in (await browser.post("/settings", data=data | {"confirmed": "yes"})).text

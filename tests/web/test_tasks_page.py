@@ -22,6 +22,14 @@ async def until(browser: httpx.AsyncClient, path: str, text: str) -> str:
             await asyncio.sleep(0.05)
 
 
+async def answered(web: Web, text: str) -> int:
+    async with asyncio.timeout(60):
+        while True:
+            for (found,) in await web.path.rows("select id from messages where kind = 'assistant' and text = $1", text):
+                return int(str(found))
+            await asyncio.sleep(0.05)
+
+
 async def first_event(stream: httpx.Response) -> str:
     async for line in stream.aiter_lines():
         if line.startswith("data: "):
@@ -61,12 +69,81 @@ async def test_trees_are_listed_filtered_and_shown_with_what_they_did(web: Web) 
             assert (f'href="/tasks/{id}"' in (await browser.get(f"/tasks?{query}")).text) is found
         assert (await browser.get("/tasks?status=odd")).status_code == 400
         shown = (await browser.get(f"/tasks/{id}")).text
-        assert "&lt;b&gt;three&lt;/b&gt;⟨U+202E⟩" in shown
+        assert "<p><strong>three</strong>⟨U+202E⟩" in shown
         assert "1 of 1 task is over. $0.0040 · 36 tokens" in shown
         steps = (await browser.get(f"/tasks/{id}/trace")).text
-        assert re.findall(r'"badge">([a-z-]+)<', steps) == ["model", "intent", "tool", "model"]
+        assert re.findall(r'data-kind="([a-z-]+)"', steps) == ["model", "tool", "model"]
         assert "hush" not in steps
+        found = (await browser.get(f"/tasks/{id}/trace?q=HUSH")).text
+        assert re.findall(r'data-kind="([a-z-]+)"', found) == ["model", "tool"]
+        assert "No step has these words" in (await browser.get(f"/tasks/{id}/trace?q=absent")).text
+        [said, called, _] = [
+            (await browser.get(url)).text for url in re.findall(r'data-load="(/tasks/steps/\d+)"', steps)
+        ]
+        assert re.findall(r"<b>(\w+)</b> <span class=.badge.>(\w+)<", called) == [
+            ("Arguments", "trusted"),
+            ("Result", "trusted"),
+        ]
+        assert "hush" in called
+        assert "Arguments" in said
         assert "Nothing yet" in (await browser.get(f"/tasks/{id}/trace?since=1000000")).text
+
+
+async def test_one_is_started_from_the_page_and_its_result_is_read_there(web: Web) -> None:
+    web.model.says("## Offers\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n<img src=x onerror=alert(1)>")
+    async with web.sign_in() as browser:
+        assert (await browser.post("/tasks", data={"input": " "})).status_code == 400
+        assert (await browser.post("/tasks", data={"input": "x", "agent": "nobody"})).status_code == 400
+        started = {"input": "Compare the offers", "agent": "main", "budget": "0.25"}
+        assert (await browser.post("/tasks", data=started)).status_code == 204
+        [(id, budget, label)] = await web.path.rows("select id::text, budget_usd, input -> 'label' from tasks")
+        assert (budget, label) == (0.25, 0)
+        shown = await until(browser, f"/tasks/{id}", "1 of 1 task is over")
+        listed = (await browser.get("/tasks")).text
+    assert "<h2>Offers</h2>" in shown
+    assert "<td>1</td>" in shown
+    assert "<img src=x" not in shown
+    assert '<h2 id="Done">Done</h2>' in listed
+    denied = await web.client.post("/tasks", data=started, headers={**BEARER, "Origin": web.url})
+    assert denied.status_code == 401
+    assert await web.path.rows("select from outbox") == []
+
+
+async def test_trees_are_grouped_by_state_sorted_and_show_where_their_to_do_list_is(web: Web) -> None:
+    [cheap, dear] = [await finished(web, "three", input=name) for name in ("cheap", "dear")]
+    await web.path.rows("update task_steps set cost_usd = 9 where task_id = $1::text::uuid returning id", dear)
+    await web.path.rows("update tasks set created_at = now() where id = $1::text::uuid returning id", cheap)
+    web.path.worker.limit(0)
+    live = (await start(web, input="live")).json()["id"]
+    steps = [{"text": "Look", "done": True}, {"text": "Compare", "done": False}]
+    await web.path.rows(
+        """insert into todo_lists (task_id, principal_id, steps, label, ordinal)
+           select id, principal_id, $2, 0, 1 from tasks where id = $1::text::uuid returning task_id""",
+        live,
+        steps,
+    )
+    async with web.sign_in() as browser:
+        newest, costly = [(await browser.get(f"/tasks?sort={sort}")).text for sort in ("newest", "cost")]
+        assert "step 2 of 2: <bdi>Compare</bdi>" in (await browser.get(f"/tasks/{live}")).text
+        assert (await browser.get("/tasks?sort=odd")).status_code == 400
+    order = re.findall(r'<h2 id="[\w-]+">([\w ]+)<|>(cheap|dear|live)</a>', newest)
+    assert [heading or name for heading, name in order] == ["Under way", "live", "Done", "cheap", "dear"]
+    assert costly.index(">dear<") < costly.index(">cheap<")
+    assert "step 2 of 2: <bdi>Compare</bdi>" in newest
+
+
+async def test_an_answers_turn_has_a_trace_of_its_own(web: Web) -> None:
+    web.model.says(ToolCall("", "bash", '{"command": "echo <i>hi</i>"}'))
+    web.model.says("It says hi.")
+    async with web.sign_in() as browser:
+        await browser.post("/chat", data={"client_id": "1", "text": "Say hi"})
+        answer = await answered(web, "It says hi.")
+        shown = (await browser.get(f"/turns/{answer}")).text
+        assert re.findall(r'data-kind="([a-z-]+)"', shown) == ["model", "tool", "model"]
+        [_, called, _] = re.findall(r'data-load="(/tasks/steps/\d+)"', shown)
+        assert "&lt;i&gt;hi" in (await browser.get(called)).text
+        assert (await browser.get(f"/turns/{answer + 1000}")).status_code == 404
+    assert (await web.client.get(called, headers=BEARER)).status_code == 401
 
 
 async def test_a_question_is_pinned_and_cancelling_ends_the_tree(web: Web) -> None:

@@ -4,14 +4,15 @@ from uuid import UUID
 import pytest
 
 from gateway.agent.limits import Limits
+from gateway.domain.text.texts import compact
 from gateway.store.work import budgets
-from gateway.web.screens.usage import compact, summed
+from gateway.web.screens.usage import summed
 from tests.web.conftest import Running, Web
 
-NOW = datetime.now(UTC)
+NOW, DAY = datetime.now(UTC), timedelta(days=1)
 
 
-async def used(web: Web, usd: float, *, model: str = "m", ago: int = 0, session: UUID | None = None) -> None:
+async def used(web: Web, usd: float, *, model: str = "m", ago: float = 0, session: UUID | None = None) -> None:
     """One model call, in a task of its own."""
     await web.path.rows(
         """with task as (
@@ -53,6 +54,18 @@ async def test_what_is_used_is_told_by_day_model_channel_and_session(web: Web):
     )
 
 
+async def test_a_call_counts_for_the_channel_of_the_message_that_it_answers(web: Web):
+    session = (await web.path.tell("hello")).session_id
+    said = """insert into messages (session_id, principal_id, seq, kind, text, label, origin, created_at)
+              select $1, id, $3, 'user', 'hi', 0, $2, $4 from principals where role = 'owner' returning id"""
+    await web.path.rows("update messages set created_at = $1 where session_id = $2 returning id", NOW - DAY, session)
+    await web.path.rows(said, session, "web", 1_000, NOW - timedelta(hours=2))
+    await web.path.rows(said, session, "gateway", 1_001, NOW - timedelta(hours=1))
+    await used(web, 0.5, session=session)
+    await used(web, 0.25, session=session, ago=0.5)
+    assert sorted((row.channel, row.cost_usd) for row in await read(web)) == [("fake", 0.25), ("web", 0.5)]
+
+
 async def test_the_dearest_comes_first(web: Web):
     await used(web, 0.5)
     await used(web, 0.25, model="other")
@@ -74,7 +87,9 @@ async def test_the_page_shows_numbers_chart_and_budgets(running: Running):
     assert "$0.50 <small>of $2.00</small>" in page
     assert "no limit" in page
     assert "$1.50, 2 model calls, 2.0k tokens in (25 % cached), 200 out" in page
-    assert page.count("<rect") == 2
+    assert page.count('<rect class="hit"') == 2
+    assert page.count("<span>$1.00</span>") == 1
+    assert "<b>$0.50</b>" in page
     assert "&lt;i&gt;other&lt;/i&gt;" in page
     assert "$0.50, 1 model call" in day
     assert "&lt;i&gt;other" not in day
@@ -93,7 +108,7 @@ async def test_free_models_are_drawn_by_their_tokens(web: Web):
     await used(web, 0)
     async with web.sign_in() as browser:
         page = (await browser.get("/usage")).text
-    assert "<span>1.1k tokens</span>" in page
+    assert "<span>1.1k tokens</span><span>550 tokens</span>" in page
     assert 'height="100.0"' in page
 
 

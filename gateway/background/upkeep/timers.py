@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import structlog
 
 from gateway.domain.errors import SupaclawError, TryAgainLater
+from gateway.domain.health import JobRun, JobState
 from gateway.domain.time import Clock
 from gateway.domain.work.tasks import backoff
 from gateway.flow.signals import Wakeup
@@ -98,6 +99,12 @@ class JobTable:
         self._clock = clock
         self._awake = {name: signals.get(name) or Wakeup() for name in looks}
         self._timers: AsyncIOScheduler | None = None
+        self._last: dict[str, JobRun] = {}
+
+    @property
+    def jobs(self) -> Mapping[str, JobState]:
+        """Each job with its date and its last run."""
+        return {name: JobState(due, self._last.get(name)) for name, due in self.dates.items()}
 
     @property
     def dates(self) -> Mapping[str, datetime | None]:
@@ -120,15 +127,19 @@ class JobTable:
     async def _keep(self, name: str, timers: "AsyncIOScheduler") -> None:
         """Run one job forever; a failed one is retried, with growing delays."""
         failures = 0
+        due: datetime | None = None
         while True:
             self._awake[name].clear()
+            began, was_due, error = self._clock.now(), due, ""
             try:
                 due = await self._looks[name]()
                 failures = 0
             except Exception as exc:
-                failures += 1
+                failures, error = failures + 1, str(exc)
                 due = self._clock.now() + timedelta(seconds=backoff(failures))
-                log.warning("job.failed", job=name, error=str(exc), exc_info=not isinstance(exc, SupaclawError))
+                log.warning("job.failed", job=name, error=error, exc_info=not isinstance(exc, SupaclawError))
+            if error or was_due is None or was_due <= began:
+                self._last[name] = JobRun(began, (self._clock.now() - began).total_seconds(), error)
             self._arm(name, due, timers)
             await self._awake[name].wait(CHECK_SECONDS)
 

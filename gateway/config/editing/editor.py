@@ -11,11 +11,12 @@ from secrets import token_bytes
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
+from gateway.config.channels import channel_names
 from gateway.config.data.files import read_regular, replace_regular
 from gateway.config.editing import config_file
 from gateway.config.editing.config_file import as_text
 from gateway.config.editing.form import Field, fields, filled
-from gateway.config.editing.hidden import TypedSecret, map_texts, masked, unmasked
+from gateway.config.editing.hidden import TypedSecret, map_texts, masked, unmasked, value_at
 from gateway.config.environment import Environment
 from gateway.config.load import SECRET, parse_json, read, variable_of
 from gateway.config.model import Config
@@ -31,8 +32,8 @@ from gateway.domain.text.texts import storable
 class ConfigChange:
     """A change from the text `before` to `text`; `difference` and `shown` hide secrets.
 
-    `sections` are the changed ones, each with whether it needs a restart; `delicate` are the changed keys that decide
-    who may do what, or how much may be spent.
+    `sections` are the changed ones, each with whether it needs a restart; `delicate` are the changed keys that need an
+    extra confirmation, each with what it decides.
     """
 
     before: str | None = field(repr=False)
@@ -40,7 +41,7 @@ class ConfigChange:
     shown: str
     difference: str
     sections: Mapping[str, bool]
-    delicate: tuple[str, ...]
+    delicate: Mapping[str, str]
     typed: tuple[TypedSecret, ...] = ()
     """Secrets that must be stored before `text`, which refers to them, is written."""
 
@@ -54,7 +55,7 @@ def compare(
     sections: dict[str, bool] = {}
     for key in keys:
         sections[str(key[0])] = sections.get(str(key[0]), False) or _needs_restart(key)
-    delicate = tuple(dotted(key) for key in keys if _is_delicate(key))
+    delicate = {dotted(key): decided for key in keys if (decided := _decides(key, new))}
     shown_difference = _shown_difference(as_text(masked(old)), shown) if keys else ""
     return ConfigChange(before, as_text(new) if text is None else text, shown, shown_difference, sections, delicate)
 
@@ -86,14 +87,27 @@ def _needs_restart(key: KeyPath) -> bool:
     return key[0] == "database" or (key[0] == "web" and key[:2] != ("web", "allowed_hosts"))
 
 
-def _is_delicate(key: KeyPath) -> bool:
+_TALKS, _SPENDS, _SENDS = "who may talk to the agent", "what it may spend", "where it connects and sends data"
+_ADDRESSES = frozenset(
+    {"base_url", "api_base", "webhook_url", "endpoint", "searxng_url", "allow_urls", "private_allow"}
+)
+
+
+def _decides(key: KeyPath, new: Mapping[str, JsonValue]) -> str:
+    """What a changed key decides that needs an extra confirmation; empty for others, and for an address removed."""
     match key:
-        case ("owner" | "budgets", *_) | ("heartbeat", "day_usd") | ("web", "allowed_hosts" | "public_url", *_):
-            return True
-        case ("channels", _, "access" | "allow" | "groups", *_):
-            return True
-        case _:  # one of these sections replaced as a whole
-            return len(key) == 1 and key[0] in ("channels", "web", "heartbeat")
+        case ("budgets", *_) | ("heartbeat", "day_usd") | ("heartbeat",):
+            return _SPENDS
+        case ("web", "allowed_hosts" | "public_url", *_) | ("channels", _, "access" | "allow" | "groups", *_):
+            return _TALKS
+        case ("triggers", *_) | ("channels" | "owner" | "web",):
+            return _TALKS
+        case ("owner", name) if name in channel_names():
+            return _TALKS
+        case ("hooks", *_) | ("tools", "mcp", *_) | ("backup", "to") | ("workspace" | "database", "url"):
+            return _SENDS if value_at(dict(new), key) is not None else ""
+        case _:
+            return _SENDS if _ADDRESSES & set(map(str, key)) and value_at(dict(new), key) is not None else ""
 
 
 def _shown_difference(before: str, after: str) -> str:

@@ -68,6 +68,14 @@ def size_text(size: int) -> str:
     return f"{size / step:.{1 if size < 9.95 * step else 0}f} {unit}"
 
 
+def compact(number: float) -> str:
+    """A count for people: 950, 1.2k, 34k, 5.6M."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.{1 if number < 10 * size else 0}f}{unit}"
+    return f"{number:.0f}"
+
+
 def json_text(value: object, indent: int | None = None) -> str:
     """`value` as JSON; in plain ASCII if it holds anything that a terminal would obey."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)

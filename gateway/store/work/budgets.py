@@ -9,6 +9,7 @@ from gateway.domain.ids import SessionId
 from gateway.domain.work.tasks import Claim
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_one, fetch_record, fetch_value
+from gateway.store.transcript.messages import DELETED, EARLIER, REVISED
 
 
 class Period(StrEnum):
@@ -60,7 +61,7 @@ class Unpriced:
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """One session's use of one model on one day (UTC); work without a session is named by its kind."""
+    """One session's use of one model on one day (UTC), for messages of one channel; other work is named by its kind."""
 
     day: date
     model: str
@@ -74,28 +75,44 @@ class UsageRow:
     cost_usd: float
 
 
+_NO_CHANNELS = ["gateway", EARLIER, REVISED, DELETED]
+"""Origins of user texts that came by no channel."""
+
+
 async def used(conn: Connection, since: datetime, until: datetime) -> list[UsageRow]:
-    """The use of models in that time, by day."""
-    sql = """with used as (
-               select (s.created_at at time zone 'utc')::date as day, s.name as model, s.principal_id, t.session_id,
-                      t.kind, count(*)::int as calls, sum(s.tokens_in)::bigint as tokens_in,
-                      sum(s.tokens_out)::bigint as tokens_out, sum(s.tokens_cached)::bigint as tokens_cached,
-                      sum(s.cost_usd) as cost_usd
-               from task_steps s join tasks t on t.id = s.task_id
-               where s.kind = 'model' and s.created_at >= $1 and s.created_at < $2 group by 1, 2, 3, 4, 5
+    """The use of models in that time, by day; a call counts for the channel of the last message before it.
+
+    Of tasks that were cleared, only sums are left: they count for the channel of their session's first message.
+    """
+    sql = """with calls as (
+               select s.*, t.session_id, t.kind as work from task_steps s join tasks t on t.id = s.task_id
+               where s.kind = 'model' and s.created_at >= $1 and s.created_at < $2),
+             said as (
+               select session_id, created_at as at, null::bigint as step, origin from messages
+               where kind = 'user' and origin <> all($3) and session_id in (select session_id from calls)
+               union all select session_id, created_at, id, null from calls where session_id is not null),
+             counted as (
+               select *, count(origin) over (partition by session_id order by at, step nulls first) as nth from said),
+             answering as (
+               select step, coalesce(max(origin) over (partition by session_id, nth),
+                                     first_value(origin) over (partition by session_id order by origin is null, at))
+                        as channel
+               from counted),
+             used as (
+               select (c.created_at at time zone 'utc')::date as day, c.name as model, c.principal_id, c.session_id,
+                      coalesce(a.channel, c.work) as channel, count(*)::int as calls,
+                      sum(c.tokens_in)::bigint as tokens_in, sum(c.tokens_out)::bigint as tokens_out,
+                      sum(c.tokens_cached)::bigint as tokens_cached, sum(c.cost_usd) as cost_usd
+               from calls c left join answering a on a.step = c.id group by 1, 2, 3, 4, 5
                union all
-               select day, model, principal_id, session_id, kind, calls, tokens_in, tokens_out, tokens_cached, cost_usd
-               from usage where day >= ($1 at time zone 'utc')::date and day < ($2 at time zone 'utc')::date),
-             places as (
-               select id, (select origin from messages m
-                           where m.session_id = each.id and m.kind = 'user' and origin <> 'gateway'
-                           order by seq limit 1) as channel
-               from (select distinct session_id as id from used) as each (id))
-             select u.day, u.model, coalesce(l.channel, u.kind) as channel, u.session_id, p.name as person,
-                    u.calls, u.tokens_in, u.tokens_out, u.tokens_cached, u.cost_usd
-             from used u join principals p on p.id = u.principal_id left join places l on l.id = u.session_id
+               select day, model, principal_id, session_id,
+                      coalesce((select origin from messages m where m.session_id = u.session_id and m.kind = 'user'
+                                and origin <> all($3) order by seq limit 1), kind),
+                      calls, tokens_in, tokens_out, tokens_cached, cost_usd
+               from usage u where day >= ($1 at time zone 'utc')::date and day < ($2 at time zone 'utc')::date)
+             select u.*, p.name as person from used u join principals p on p.id = u.principal_id
              order by u.day, u.model"""
-    return await fetch_all(conn, UsageRow, sql, since, until)
+    return await fetch_all(conn, UsageRow, sql, since, until, _NO_CHANNELS)
 
 
 async def settled_cost(conn: Connection, now: datetime) -> float:

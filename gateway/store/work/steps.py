@@ -12,6 +12,7 @@ from gateway.domain.text.texts import storable
 from gateway.domain.work.tasks import Claim
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_record
+from gateway.store.transcript.messages import MessageRow
 
 Kind = Literal["model", "intent", "tool", "hand-off", "review", "note"]
 MOST = 500
@@ -131,6 +132,46 @@ async def trace(
 ) -> list[StepRow]:
     """The steps of a task, or of the whole tree that it is the first of, behind the step `since`, in order."""
     return await fetch_all(conn, StepRow, _OF_TREE if tree else _OF_TASK, task, since, until, most)
+
+
+_SPANS = """
+select s.* from task_steps s
+where s.task_id = $1 and s.id > $2
+  and ($3::timestamptz is null or s.created_at >= $3) and ($4::timestamptz is null or s.created_at <= $4)
+  and not (s.kind = 'intent' and exists (
+    select from messages c join messages r on r.task_id = c.task_id and r.ordinal = c.ordinal
+    join task_steps t on t.task_id = s.task_id and t.kind = 'tool' and t.message_id = r.id where c.id = s.message_id))
+  and (strpos(lower(s.name), lower($5)) > 0 or exists (
+    select from messages f join messages m on m.id = f.id or (m.task_id = f.task_id and m.ordinal = f.ordinal)
+    where f.id = s.message_id and strpos(lower(m.text), lower($5)) > 0))
+order by s.id limit $6"""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFilter:
+    """Selects steps of a trace: behind `since`, within a time, with these words in their name or what they refer to."""
+
+    since: int = 0
+    words: str = ""
+    begin: datetime | None = None
+    end: datetime | None = None
+
+
+async def spans(conn: Connection, task: TaskId, wanted: TraceFilter, most: int) -> list[StepRow]:
+    """The steps of a task as bars show them: a call that has run is one step, with its time."""
+    values = wanted.since, wanted.begin, wanted.end, wanted.words
+    return await fetch_all(conn, StepRow, _SPANS, task, *values, most)
+
+
+_CONTENTS = """
+select m.* from task_steps s join messages f on f.id = s.message_id join messages m
+  on m.id = f.id or (s.kind <> 'model' and m.task_id = f.task_id and m.ordinal = f.ordinal)
+where s.id = $1 and s.principal_id = $2 order by m.id"""
+
+
+async def contents(conn: Connection, principal: PrincipalId, step: int) -> list[MessageRow]:
+    """The messages that one of the person's steps refers to: a call with its result, or what a model said first."""
+    return await fetch_all(conn, MessageRow, _CONTENTS, step, principal)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,10 @@ from gateway.store.work import steps
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """One task of a tree, with what its own model calls took; `waits_for` is its oldest open question or approval."""
+    """One task of a tree, with what its own model calls took; `waits_for` is its oldest open question or approval.
+
+    `tool` is the one that its last step asked for; None: that step was another one.
+    """
 
     id: TaskId
     parent_id: TaskId | None
@@ -37,6 +40,7 @@ class NodeRow:
     waits_for: str | None
     last_step: int | None
     storage_paths: list[str]
+    tool: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,7 @@ _NODE = """
 select t.id, t.parent_id, t.depth, coalesce(t.input ->> 'name', t.kind) as name, t.agent, t.status, t.error,
        t.output ->> 'result' as result, t.intermediate_data, t.storage_paths, t.session_id, t.budget_usd,
        t.created_at, t.updated_at, s.cost_usd, s.tokens, s.last_step,
+       (select name from task_steps where id = s.last_step and kind = 'intent') as tool,
        (select 'A' || r.id from reviews r join tasks w on w.id = r.task_id
         where {asks} and r.state = 'open' order by r.id limit 1) as waits_for
 from tasks t cross join lateral (

@@ -35,7 +35,7 @@ class NewTask(RequestBody):
     """A new tree: the agent that begins it, and its input."""
 
     agent: str = Field(MAIN, description="Slug of an agent.")
-    input: str = Field(min_length=1, max_length=LONGEST_INPUT)
+    input: str = Field(min_length=1, max_length=LONGEST_INPUT, pattern=r"\S")
     budget: float | None = Field(None, gt=0, description="US dollars; no more than budgets.task_usd.")
     idempotency_key: str | None = Field(None, min_length=1, max_length=200, pattern=PRINTABLE)
 

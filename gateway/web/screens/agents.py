@@ -1,17 +1,19 @@
 """Agents: the files that describe them, to edit, check and test."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Annotated
 
 from fastapi import Depends, Form
 from fastapi.responses import HTMLResponse
+from pydantic import BaseModel, Field
 
 from gateway.agent.work import task_trees
 from gateway.agent.work.agents import ListedAgent
 from gateway.domain.ids import TaskId
 from gateway.domain.principals import Label
+from gateway.domain.text.texts import json_text
 from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import LONGEST_INPUT
 from gateway.flow.trees.control import ProgramRequest
@@ -22,47 +24,81 @@ from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Screen
 from gateway.web.screens import add_board, files
+from gateway.web.screens.settings import model_names
 from gateway.web.screens.tasks import spent, text_of
 from gateway.web.site import AtSite, Site
-from gateway.workspace.agents import FOLDER, MAX_BYTES, BadAgent, parse
+from gateway.workspace.agents import FOLDER, MAX_BYTES, AgentHead, BadAgent, parse
 from gateway.workspace.files.paths import WorkspacePath
 
 HERE = "/agents"
 TEST_SECONDS = 300
-EXAMPLE = """\
----
-name: Researcher
-description: finds and compares sources
-tools: [web_search, web_fetch, read_file]
-budget: 0.2
----
-You look for primary sources. Name each one.
-"""
-Content = Annotated[str, Form(max_length=MAX_BYTES)]
-
 screen = Screen(HERE, "Agents", "bot", 40)
+
+
+class AgentForm(BaseModel):
+    """An agent as its file says it, or as chosen; without a choice it has all tools or skills of its person."""
+
+    content: Annotated[str, Field(max_length=MAX_BYTES)] = ""
+    sha256: Annotated[str, Field(max_length=64)] = ""
+    title: Text = ""
+    description: Text = ""
+    model: Text = ""
+    budget: float | None = None
+    tools: list[str] = Field(default_factory=list)
+    skills: list[str] = Field(default_factory=list)
+    prompt: Annotated[str, Field(max_length=MAX_BYTES)] = ""
+
+    def text(self, before: AgentHead | None) -> str:
+        """The file; fields of the head that the form doesn't have stay."""
+        if self.content:
+            return self.content
+        head = before.model_dump(mode="json", exclude_unset=True) if before else {}
+        known = {skill["name"]: skill for skill in head.get("skills") or ()}
+        skills = [known.get(name, name) for name in self.skills]
+        chosen = {"name": self.title, "description": self.description, "model": self.model or None}
+        head |= chosen | {"budget": self.budget, "tools": self.tools or None, "skills": skills or None}
+        lines = [f"{key}: {json_text(value)}" for key, value in head.items() if value is not None]
+        return "\n".join(["---", *lines, "---", self.prompt, ""])
+
+
+class NewAgentForm(AgentForm):
+    """The agent, and the name of its file without .md."""
+
+    name: Annotated[Text, Field(max_length=100)]
+
+
+@screen.get(f"{HERE}/form", dependencies=OWNER)
+async def new(site: AtSite) -> HTMLResponse:
+    """The form of a new agent."""
+    return HTMLResponse(site.pages.piece("agent_form.html", agent=None, name="", sha256="", **await _choices(site)))
 
 
 @screen.get(f"{HERE}/{{name}}/details", dependencies=OWNER)
 async def details(site: AtSite, name: str) -> HTMLResponse:
-    """A form with its file, and a form for a test task."""
+    """A form with its fields, its file, and a form for a test task."""
     listed = await _find_agent(site, name)
     path = WorkspacePath.parse(_path(name))
     file = await preview(site.files.workspace, path) if listed.has_file else None
-    return HTMLResponse(site.pages.piece("agent_details.html", name=name, file=file))
+    shown = {"name": name, "file": file, "agent": listed.agent, **await _choices(site)}
+    return HTMLResponse(site.pages.piece("agent_details.html", **shown))
+
+
+async def _choices(site: Site) -> Mapping[str, Sequence[str]]:
+    skills = [each.name for each in await site.tools.skills.list_all()]
+    return {"models": await asyncio.to_thread(model_names, site), "tools": list(site.tools.names()), "skills": skills}
 
 
 @screen.post(HERE, status_code=204, dependencies=OWNER)
-async def add(site: AtSite, name: Annotated[Text, Form(max_length=100)], content: Content) -> None:
+async def add(site: AtSite, form: Annotated[NewAgentForm, Form()]) -> None:
     """Create an agent, unless there is one of that name."""
-    await _save(site, name.strip(), content, "")
+    await _save(site, form.name.strip(), form.text(None), "")
 
 
 @screen.post(f"{HERE}/{{name}}", status_code=204, dependencies=OWNER)
-async def save(site: AtSite, name: str, content: Content, sha256: Annotated[str, Form(max_length=64)]) -> None:
+async def save(site: AtSite, name: str, form: Annotated[AgentForm, Form()]) -> None:
     """Save a new text of its file, if that describes an agent."""
-    await _find_agent(site, name)
-    await _save(site, name, content, sha256)
+    listed = await _find_agent(site, name)
+    await _save(site, name, form.text(listed.agent.head if listed.agent else None), form.sha256)
 
 
 @screen.post(f"{HERE}/{{name}}/remove", status_code=204, dependencies=OWNER)
@@ -124,4 +160,4 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return made
 
 
-add_board(screen, _pieces, "agents.html", example=EXAMPLE)
+add_board(screen, _pieces, "agents.html")

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from gateway.web.auth.access import VISITOR, Caller, signed_in
 from gateway.web.live.sse import EventStream, Frame, Patch, encoded_patches
 from gateway.web.pages import Screen
+from gateway.web.screens.jobs import job_pieces
 from gateway.web.site import AtSite, Site
 
 AGAIN_SECONDS = 300.0
@@ -32,6 +33,7 @@ async def events(site: AtSite, caller: Annotated[Caller, Depends(signed_in)]) ->
 async def _rounds(site: Site) -> AsyncGenerator[Frame, None]:
     while True:
         findings = await asyncio.to_thread(site.health.findings)
-        piece = site.pages.piece("health.html", findings=findings, mask=site.health.mask.text)
+        jobs = list((await job_pieces(site)).values())[1:]
+        piece = site.pages.piece("health.html", findings=findings, mask=site.health.mask.text, jobs=jobs)
         yield Frame(encoded_patches([Patch("fill", "board", piece)]))
         await asyncio.sleep(AGAIN_SECONDS)

@@ -15,6 +15,10 @@ from starlette.datastructures import UploadFile
 from gateway.config.editing.config_file import Unwritable
 from gateway.config.editing.editor import ConfigChange, ConfigEditor
 from gateway.domain.errors import ConfigError, OwnerMustAct
+from gateway.domain.time import zone_names
+from gateway.llm.prices import known_models
+from gateway.llm.vendors import split_model
+from gateway.store.people import principals
 from gateway.web.auth.access import OWNER, VISITOR
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Screen
@@ -112,4 +116,13 @@ async def _body(site: Site, results: Mapping[str, str] | None = None) -> Markup:
     form = await asyncio.to_thread(site.settings.editor.form)
     sections = groupby(form.fields, lambda field: field.path[field.path[0] == "channels"])
     groups = [(name, list(each)) for name, each in sections]
-    return site.pages.piece("settings_body.html", form=form, groups=groups, results=results)
+    linked = await site.database.read(lambda conn: principals.identities(conn, site.owner.id))
+    lists = {"models": await asyncio.to_thread(model_names, site), "zones": zone_names(), "linked": linked}
+    return site.pages.piece("settings_body.html", form=form, groups=groups, results=results, **lists)
+
+
+def model_names(site: Site) -> list[str]:
+    """The models to choose from: those in use, then all known ones of their providers."""
+    described = site.settings.model()
+    used = described.choices if described else ()
+    return list(dict.fromkeys((*used, *known_models(frozenset(split_model(name)[0] for name in used)))))

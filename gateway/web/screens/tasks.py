@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -15,21 +17,30 @@ from gateway.agent.limits import dollars
 from gateway.agent.work import task_trees
 from gateway.agent.work.task_trees import compare
 from gateway.domain.conversation.diff import legible
-from gateway.domain.ids import TaskId
+from gateway.domain.ids import MessageId, TaskId
+from gateway.domain.principals import Label
+from gateway.domain.text.texts import compact
 from gateway.domain.work.tasks import Status
+from gateway.domain.work.todo_lists import TodoList
+from gateway.domain.work.trees import LONGEST_INPUT, MAIN
+from gateway.flow.trees.control import ProgramRequest
 from gateway.store.connection.pool import Connection
+from gateway.store.transcript import conversations, messages
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewRow
-from gateway.store.work import steps, tasks, trees
-from gateway.store.work.steps import StepRow
+from gateway.store.work import steps, tasks, todo_lists, trees
+from gateway.store.work.steps import StepRow, TraceFilter
 from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.auth.access import OWNER, VISITOR, Caller, signed_in
+from gateway.web.http.bodies import Text
+from gateway.web.http.errors import Refused
 from gateway.web.live.boards import Draw
 from gateway.web.live.entries import question_cards
 from gateway.web.live.sse import EventStream
+from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Screen
-from gateway.web.screens.usage import compact
-from gateway.web.site import AtSite, Site
+from gateway.web.site import AtSite, RowId, Site
+from gateway.web.trace import clipped, contents, spans, step_words
 
 SPAN_GROWTH = 1.1
 """The factor by which the span grows while a tree runs, so that its bars aren't redrawn every second."""
@@ -82,9 +93,6 @@ STEPS = 100
 """Steps of one page of a trace or a comparison."""
 PINNED = 20
 """Questions on top of a page; the others are in Approvals."""
-LONGEST = 20_000
-"""Characters of a result."""
-
 screen = Screen(HERE, "Tasks", "list-tree", 20)
 
 SignedIn = Annotated[Caller, Depends(signed_in)]
@@ -99,13 +107,46 @@ class TreeQuery(BaseModel):
     agent: Annotated[str, Field(max_length=200)] = ""
     text: Annotated[str, Field(max_length=200)] = ""
     before: UUID | None = None
+    sort: Literal["newest", "cost", "changed"] = "newest"
+
+    def sorted(self, rows: Sequence[TreeRow]) -> list[TreeRow]:
+        """The rows of one page by state, within that as asked for."""
+        keys = {"newest": attrgetter("created_at"), "cost": attrgetter("cost_usd"), "changed": attrgetter("updated_at")}
+        return sorted(sorted(rows, key=keys[self.sort], reverse=True), key=lambda row: list(GROUPS).index(_group(row)))
+
+
+GROUPS = {
+    "Waits for you": (Status.NEEDS_HUMAN_REVIEW,),
+    "Under way": (Status.RUNNING, Status.PENDING, Status.PENDING_SUBTASK),
+    "Failed": (Status.FAILED,),
+    "Done": (Status.COMPLETED,),
+    "Cancelled": (Status.CANCELLED,),
+}
+
+
+def _group(row: TreeRow) -> str:
+    return next(name for name, states in GROUPS.items() if row.waits_for or row.status in states)
 
 
 @screen.get(HERE, dependencies=VISITOR)
 async def page(request: Request, site: AtSite, query: Annotated[TreeQuery, Query()]) -> Response:
     """The latest trees."""
-    pieces = (await _list(site, query)).values()
-    return site.screen(request, screen, "tasks.html", asked=query, statuses=list(Status), pieces=pieces)
+    pieces, agents = (await _list(site, query)).values(), await site.trees.agents.usable()
+    shown = {"asked": query, "statuses": list(Status), "agents": agents, "pieces": pieces}
+    return site.screen(request, screen, "tasks.html", longest=LONGEST_INPUT, **shown)
+
+
+@screen.post(HERE, status_code=204)
+async def start(
+    site: AtSite,
+    caller: SignedIn,
+    input: Annotated[Text, Form(max_length=LONGEST_INPUT, pattern=r"\S")],
+    agent: Annotated[str, Form(max_length=200)] = MAIN,
+    budget: Annotated[float | None, Form(gt=0)] = None,
+) -> None:
+    """Start a tree in the owner's name; the page shows its result, which goes to no chat."""
+    site.rate_limiter.spend(caller.account)
+    await site.trees.control.start(ProgramRequest(agent, input, Label.OWNER, caller.account, budget))
 
 
 @screen.get(f"{HERE}/events")
@@ -121,7 +162,7 @@ async def tree(request: Request, site: AtSite, id: UUID) -> Response:
     nodes = await _nodes(site, id)
     async with site.database.connection() as conn:
         source = (await tasks.payload(conn, nodes[0].id)).get("forked_from")
-    pieces = (await _tree(site, nodes)).values()
+    pieces = (await _tree(site, nodes, Markdown())).values()
     return site.screen(request, screen, "task.html", top=nodes[0], source=source, pieces=pieces)
 
 
@@ -133,14 +174,40 @@ async def tree_events(site: AtSite, caller: SignedIn, id: UUID) -> Response:
 
 
 @screen.get(f"{HERE}/{{id}}/trace", dependencies=OWNER)
-async def trace(site: AtSite, id: UUID, since: Annotated[int, Query(ge=0, lt=2**63)] = 0) -> HTMLResponse:
-    """The steps of one task after `since`."""
-    await _nodes(site, id)
-    rows = await site.database.read(lambda conn: steps.trace(conn, TaskId(id), since=since, most=STEPS + 1))
+async def trace(
+    site: AtSite,
+    id: UUID,
+    since: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+    q: Annotated[Text, Query(max_length=200)] = "",
+) -> HTMLResponse:
+    """The steps of one task after `since` with these words, as bars on one time axis."""
+    node = next(node for node in await _nodes(site, id) if node.id == id)
+    rows = await site.database.read(lambda conn: steps.spans(conn, node.id, TraceFilter(since, q.strip()), STEPS + 1))
     more = rows[STEPS - 1].id if len(rows) > STEPS else None
-    lines = [(row, _step(row)) for row in rows[:STEPS]]
-    models = described.chain if (described := site.settings.model()) else ()
-    return HTMLResponse(site.pages.part("trace", id, lines, more, since, models))
+    lines, models = spans(rows[:STEPS], node.created_at), site.settings.model()
+    return HTMLResponse(site.pages.part("trace", id, lines, more, since, models.chain if models else (), q))
+
+
+@screen.get(f"{HERE}/steps/{{step}}", dependencies=OWNER)
+async def step(site: AtSite, step: RowId) -> HTMLResponse:
+    """What a step refers to: arguments and result of a call, what a model thought and said, each with its trust."""
+    async with site.database.connection() as conn:
+        rows, owner = await steps.contents(conn, site.owner.id, step), site.owner.id
+        thought = await conversations.thought(conn, owner, rows[0].id) if rows else None
+    return HTMLResponse(site.pages.part("step_contents", contents(rows, thought)))
+
+
+@screen.get("/turns/{message}", dependencies=VISITOR)
+async def turn(request: Request, site: AtSite, message: RowId) -> Response:
+    """How an answer was made: the trace of its turn."""
+    async with site.database.connection() as conn:
+        answer = await messages.get(conn, MessageId(message))
+        if answer is None or answer.task_id is None or answer.principal_id != site.owner.id:
+            raise Refused(404, "not_found", f"There is no answer {message}.")
+        begin = await messages.asked_at(conn, answer.id)
+        rows = await steps.spans(conn, answer.task_id, TraceFilter(begin=begin, end=answer.created_at), STEPS)
+    lines = spans(rows, begin)
+    return site.screen(request, screen, "turn.html", answer=answer, lines=lines, cost=_total(rows))
 
 
 @screen.post(f"{HERE}/{{id}}/cancel", status_code=204, dependencies=OWNER)
@@ -164,7 +231,7 @@ async def fork(
 async def comparison(request: Request, site: AtSite, id: UUID, to: UUID) -> Response:
     """Two tasks, with all below them, side by side."""
     found = await site.database.read(lambda conn: compare(conn, site.owner.id, str(to), str(id)))
-    rows = [[row and (row, _step(row)) for row in pair] for pair in found.rows[:STEPS]]
+    rows = [[row and (row, step_words(row)) for row in pair] for pair in found.rows[:STEPS]]
     runs = [(run, spent(run.cost_usd, run.tokens), text_of(run.node)) for run in (found.a, found.b)]
     more = len(found.rows) - len(rows)
     return site.screen(request, screen, "task_compare.html", runs=runs, rows=rows, same=found.same, more=more)
@@ -177,13 +244,20 @@ async def _list(site: Site, query: TreeQuery) -> Mapping[str, str]:
         rows = await trees.listing(conn, site.owner.id, wanted, TREES + 1)
         waiting = await _waiting(site, conn)
         of_trees = await trees.nodes_among(conn, [row.task_id for row in waiting if row.task_id])
+        todo = await _todo(site, conn)
     made: dict[str, str] = {"empty": site.pages.part("no_trees", query)}
     made |= _pinned(site, [row for row in waiting if row.task_id in of_trees])
-    shown = sorted(rows[:TREES], key=lambda row: not row.waits_for)
-    made |= {f"t{row.id}": site.pages.part("tree_row", row, _sum(row)) for row in shown}
+    for name, group in groupby(query.sorted(rows[:TREES]), _group):
+        id = name.replace(" ", "-")
+        made[id] = site.pages.part("heading", id, name)
+        made |= {f"t{row.id}": site.pages.part("tree_row", row, _sum(row), todo.get(row.id)) for row in group}
     if len(rows) > TREES:
         made["older"] = site.pages.part("older_trees", query, rows[TREES - 1].id)
     return made
+
+
+async def _todo(site: Site, conn: Connection) -> Mapping[TaskId, TodoList]:
+    return {each.task: each for each in await todo_lists.live(conn, site.owner.id) if each.steps}
 
 
 async def _waiting(site: Site, conn: Connection) -> list[ReviewRow]:
@@ -205,30 +279,32 @@ async def _nodes(site: Site, id: UUID) -> Sequence[NodeRow]:
 def _watch(site: Site, id: UUID) -> Draw:
     """A function that draws a tree; it reads nothing once the tree is over."""
     last: Mapping[str, str] = {}
-    over = False
+    over, markdown = False, Markdown()
 
     async def draw() -> Mapping[str, str]:
         nonlocal last, over
         if not over:
             nodes = await _nodes(site, id)
-            last, over = await _tree(site, nodes), all(node.status.final for node in nodes)
+            last, over = await _tree(site, nodes, markdown), all(node.status.final for node in nodes)
         return last
 
     return draw
 
 
-async def _tree(site: Site, nodes: Sequence[NodeRow]) -> Mapping[str, str]:
+async def _tree(site: Site, nodes: Sequence[NodeRow], markdown: Markdown) -> Mapping[str, str]:
     part, ordered, ids = site.pages.part, _outline(nodes), {node.id for node in nodes}
     cost = spent(sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes))
     over = sum(node.status.final for node in nodes)
     async with site.database.connection() as conn:
-        query = [row for row in await _waiting(site, conn) if row.task_id in ids]
+        query, todo = [row for row in await _waiting(site, conn) if row.task_id in ids], await _todo(site, conn)
+    await markdown.prepare([text_of(node) for node in ordered[:NODES]])
     made: dict[str, str] = {"sum": part("tree_sum", nodes[0], over, len(nodes), cost)}
     made |= _pinned(site, query)
     if len(nodes) > 1:
         made["timeline"] = part("timeline", bars(ordered[:NODES], site.clock.now()))
     for node in ordered[:NODES]:
-        made[f"n{node.id}"] = part("node", node, _about(node), text_of(node))
+        text = text_of(node) if node.error else markdown.html(text_of(node))
+        made[f"n{node.id}"] = part("node", node, _about(node), text, todo.get(node.id))
     if more := ordered[NODES:]:
         made["rest"] = part("more_nodes", len(more), sum(not node.status.final for node in more))
     return made
@@ -259,10 +335,8 @@ def _about(node: NodeRow) -> str:
     return " · ".join(filter(None, (cost, lasted)))
 
 
-def _step(row: StepRow) -> str:
-    """The cost and time of a step; empty if it had none."""
-    cost = spent(row.cost_usd, row.tokens_in + row.tokens_out) if row.kind == "model" else ""
-    return " · ".join(filter(None, (cost, f"{row.latency_ms:,} ms" if row.latency_ms else "")))
+def _total(rows: Sequence[StepRow]) -> str:
+    return spent(sum(row.cost_usd for row in rows), sum(row.tokens_in + row.tokens_out for row in rows))
 
 
 def spent(usd: float, tokens: int) -> str:
@@ -272,5 +346,4 @@ def spent(usd: float, tokens: int) -> str:
 
 def text_of(node: NodeRow) -> str:
     """The result or the error of a task; it may contain other people's text."""
-    text = node.error or node.result or ""
-    return legible(text[:LONGEST]) + (" … (longer)" if len(text) > LONGEST else "")
+    return legible(clipped(node.error or node.result or ""))

