@@ -46,6 +46,10 @@ Save = Callable[[str, bytes], Awaitable[str]]
 """Stores a file of a server under a proposed path; returns the path at which it can be read."""
 
 
+Pin = Callable[[str, str, Callable[[], Awaitable[bool]]], Awaitable[bool]]
+"""Whether a person confirmed a prompt's text, by name and hash, or does when asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class McpCalls:
     """Calls one tool, by the definition that the model was shown."""
@@ -54,6 +58,7 @@ class McpCalls:
     connect: Connect
     save: Save
     consult: Consult
+    pin: Pin
     seconds: float
     """How long a call may take, besides the time in which a person answers its questions."""
 
@@ -132,6 +137,8 @@ class McpCalls:
             data = "" if answer.structured is None else json.dumps(answer.structured, ensure_ascii=False)
             said = "\n".join(visible(each)[:MAX_ERROR] for each in (answer.text, data) if each)
             raise ToolFailed("tool_error", said or "The tool failed.", Label.UNTRUSTED)
+        if answer.prompt:
+            await self._confirm(answer, arguments.model_dump(mode="json"), caller)
         return Labelled(await self._result(answer), Label.UNTRUSTED)
 
     async def _ask(self, question: ServerQuestion, caller: Caller) -> JsonObject | None:
@@ -145,6 +152,21 @@ class McpCalls:
             except ValueError as error:
                 problem = str(error)
         return None
+
+    async def _confirm(self, prompt: McpResult, arguments: JsonObject, caller: Caller) -> None:
+        """Have the person confirm a prompt's text, unless they confirmed exactly this before; raises `ToolFailed`."""
+        hashes = [
+            hashlib.sha256(each).hexdigest() for each in (prompt.text.encode(), *(it.data for it in prompt.blobs))
+        ]
+        wanted = hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()
+        files = f"\nand {len(prompt.blobs)} files" * bool(prompt.blobs)
+
+        async def ask() -> bool:
+            shown = f"{self.shown.host} gives this as the prompt. May I do what it asks?\n{prompt.text}{files}"
+            return bool(caller.address) and await self.consult(caller, self.pinned.name, shown) is not None
+
+        if not await self.pin(f"{self.shown.server} {wanted}", " ".join(hashes), ask):
+            raise ToolFailed.own("not_confirmed", "Its person has not confirmed the prompt's text, so it isn't used.")
 
     def _check(self, now: ToolDefinition | None) -> None:
         if now is None:

@@ -296,4 +296,5 @@ class McpServers:
 
     def _tool(self, pinned: PinnedTool) -> AnyTool:
         seconds = self.servers[pinned.definition.server].timeout.total_seconds()
-        return McpCalls(pinned, self.connect, self.save, self.consult, seconds).tool
+        pin = partial(pinned_tools.confirm_prompt, self.database, self.principal)
+        return McpCalls(pinned, self.connect, self.save, self.consult, pin, seconds).tool

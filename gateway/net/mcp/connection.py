@@ -10,7 +10,7 @@ import binascii
 import json
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from time import monotonic
 from typing import TypeAlias, TypeVar
@@ -279,7 +279,7 @@ async def _read(session: ClientSession, wanted: _Resource | _Prompt) -> McpResul
             pages = [await session.list_prompts()]
         case _Prompt(name=name, arguments=arguments):
             got = await session.get_prompt(name, arguments)
-            return _result([each.content for each in got.messages])
+            return replace(_result([each.content for each in got.messages]), prompt=True)
     listed = [page.model_dump(mode="json", by_alias=True, exclude_none=True, include=_LISTS) for page in pages]
     return McpResult("", structured=listed)
 

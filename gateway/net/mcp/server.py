@@ -63,12 +63,13 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class McpResult:
-    """The result of a call; `failed` if the tool says so."""
+    """The result of a call; `failed` if the tool says so, `prompt` if it is a prompt's text."""
 
     text: str
     blobs: tuple[Blob, ...] = ()
     structured: Json = None
     failed: bool = False
+    prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
