@@ -4,8 +4,10 @@ import asyncio
 import hashlib
 import json
 import mimetypes
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -17,6 +19,7 @@ from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, L
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import data_from
+from gateway.domain.text.texts import one_line
 from gateway.net.errors import NetError
 from gateway.net.mcp.server import (
     STDIO,
@@ -59,6 +62,7 @@ class McpCalls:
     save: Save
     consult: Consult
     pin: Pin
+    report: Callable[[Caller, str], None]
     seconds: float
     """How long a call may take, besides the time in which a person answers its questions."""
 
@@ -108,11 +112,11 @@ class McpCalls:
 
     async def run(self, arguments: AnyArguments, caller: Caller) -> Labelled:
         """Call the tool; its answer is untrusted. Raises `ToolFailed`."""
-        asked = list[asyncio.Task[JsonObject | None]]()
+        asked, numbers, declined = list[asyncio.Task[JsonObject | None]](), count(), list[str]()
 
         async def ask(question: ServerQuestion) -> JsonObject | None:
             limit.reschedule(None)
-            asked.append(asyncio.create_task(self._ask(question, caller)))
+            asked.append(asyncio.create_task(self._ask(question, caller, numbers, declined)))
             try:
                 return await asked[-1]
             finally:
@@ -122,7 +126,9 @@ class McpCalls:
             async with asyncio.timeout(self.seconds) as limit:
                 connection = await self.connect(self.shown.server)
                 self._check(connection.tools.get(self.shown.name))
-                answer = await connection.call(self.shown.name, arguments.model_dump(mode="json"), ask)
+                answer = await connection.call(
+                    self.shown.name, arguments.model_dump(mode="json"), ask, partial(self.report, caller)
+                )
         except TimeoutError:
             await caller.fence()  # raises if the database is silent, too
             what = f"took longer than {self.seconds:g} s and was stopped; it may have had an effect."
@@ -139,15 +145,24 @@ class McpCalls:
             raise ToolFailed("tool_error", said or "The tool failed.", Label.UNTRUSTED)
         if answer.prompt:
             await self._confirm(answer, arguments.model_dump(mode="json"), caller)
-        return Labelled(await self._result(answer), Label.UNTRUSTED)
+        refused: JsonObject = {"declined_for_you": declined} if declined else {}
+        return Labelled({**await self._result(answer), **refused}, Label.UNTRUSTED)
 
-    async def _ask(self, question: ServerQuestion, caller: Caller) -> JsonObject | None:
-        """Ask the person, again if their answer doesn't fit; nobody is asked in an unattended run."""
-        form, problem = None, ""
-        for _ in range(ATTEMPTS if caller.address else 0):
+    async def _ask(
+        self, question: ServerQuestion, caller: Caller, numbers: Iterator[int], declined: list[str]
+    ) -> JsonObject | None:
+        """Ask the person, again if their answer doesn't fit; `declined` gets why a question is never put to them."""
+        try:
+            form, problem = Form.of(self.shown.host, question), ""
+        except ValueError as error:
+            declined.append(one_line(str(error), MAX_ERROR))
+            return None
+        if not caller.address:
+            declined.append("nobody can be asked in an unattended run")
+            return None
+        for _ in range(ATTEMPTS):
+            text = await self.consult(caller, self.pinned.name, form.preview(problem), next(numbers))
             try:
-                form = form or Form.of(self.shown.host, question)
-                text = await self.consult(caller, self.pinned.name, form.preview(problem))
                 return None if text is None else form.read(text)
             except ValueError as error:
                 problem = str(error)
@@ -163,7 +178,7 @@ class McpCalls:
 
         async def ask() -> bool:
             shown = f"{self.shown.host} gives this as the prompt. May I do what it asks?\n{prompt.text}{files}"
-            return bool(caller.address) and await self.consult(caller, self.pinned.name, shown) is not None
+            return bool(caller.address) and await self.consult(caller, self.pinned.name, shown, 0) is not None
 
         if not await self.pin(f"{self.shown.server} {wanted}", " ".join(hashes), ask):
             raise ToolFailed.own("not_confirmed", "Its person has not confirmed the prompt's text, so it isn't used.")

@@ -83,6 +83,8 @@ class ServerQuestion:
 
 Answer = Callable[[ServerQuestion], Awaitable[JsonObject | None]]
 """Asks the person; returns the values of the fields, None for a no."""
+Report = Callable[[str], None]
+"""Shows how far a call is, in the server's words."""
 
 MAX_NAME = 64
 MAX_DESCRIPTION, MAX_WORDS, MAX_SCHEMA = 1_000, 200, 4_000

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,12 +13,14 @@ from gateway.agent.mcp.calls import McpCalls
 from gateway.agent.mcp.elicitation import Form
 from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
 from gateway.domain.conversation.model import ToolCall
+from gateway.domain.ids import SessionId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
+from gateway.flow.live import LiveEvent, ToolProgressed
 from gateway.net.mcp.server import ServerQuestion, ToolDefinition
 from tests.fakes.caller import CALLER
 from tests.fakes.mcp_server import FakeMcp, asking, text
-from tests.flow.path import MessagePath, call, in_turn, results, said
+from tests.flow.path import MessagePath, call, in_turn, restarted, results, said
 from tests.flow.turn.test_mcp import configure, confirm, discover, working
 
 NAME = {"name": {"type": "string", "title": "Your name"}}
@@ -47,10 +50,16 @@ def ask(fake: FakeMcp, *questions: Any) -> None:
 
 async def asked(path: MessagePath, number: int = 1) -> str:
     """What the person is shown, once they are."""
+    sql = "select preview from reviews where id = $1 and told_at is not null"
+    return str((await stored(path, sql, number))[0][0])
+
+
+async def stored(path: MessagePath, sql: str, *values: object) -> list[Any]:
+    """The rows of a query, once there are some."""
     async with asyncio.timeout(60):
         while True:
-            if found := await path.rows("select preview from reviews where id = $1 and told_at is not null", number):
-                return str(found[0][0])
+            if found := await path.rows(sql, *values):
+                return list(found)
             await asyncio.sleep(0.02)
 
 
@@ -164,10 +173,62 @@ async def test_a_stop_closes_the_question(path: MessagePath, fake: FakeMcp) -> N
     assert fake.responses == [None]
 
 
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_question_outlives_a_crash_with_its_number_and_its_answer(
+    path: MessagePath, fake: FakeMcp, answered: bool
+) -> None:
+    async def handler(_arguments: dict[str, Any]) -> Any:
+        response = (fake.responses[-1] or {}).get("q")
+        return text(f"{response.content}") if response else asking("Who are you?", NAME)
+
+    fake.add("weather", "Tells the weather.", handler=handler)
+    async with working(path):
+        await discover(path)
+        await confirm(path, Use.READ)
+        path.model.answer = in_turn(said("", call("mcp_w_weather", city="Rome")))
+        await path.tell("what is the weather?")
+        await asked(path)
+    if answered:  # as after kill -9: the question was still open when its person answered in a terminal
+        response = json.dumps({"comment": "Ada"})
+        late = "update reviews set state = 'approved', decided_by = 'Ada', response = $1::text::jsonb returning id"
+        await path.rows(late, response)
+    again = await restarted(path)
+    configure(again, fake)
+    again.model.answer = in_turn(said("done"))
+    async with working(again):
+        if not answered:
+            await stored(again, "select 1 from reviews where state = 'open' and told_at is not null")
+            await again.tell("/approve A1 Ada")
+        await stored(again, "select 1 from messages where text = 'done'")
+    assert await again.rows("select count(*) from reviews") == [(1,)]
+    assert results(again.model.prompts[-1])[0]["text"] == "{'name': 'Ada'}"
+
+
+async def test_a_question_that_is_declined_unasked_is_told_to_the_agent_and_progress_to_the_page(
+    path: MessagePath, fake: FakeMcp
+) -> None:
+    ask(fake, asking("Sign in", {"password": {"type": "string"}}))
+    fake.progress = [(1, 3, "a\nb"), (2, 3, "too soon")]
+    progress = list[object]()
+    publish = path.live.publish
+
+    def published(session: SessionId, event: LiveEvent) -> None:
+        progress.extend([event] if isinstance(event, ToolProgressed) else [])
+        publish(session, event)
+
+    path.live.publish = published  # type: ignore[method-assign]
+    result = await turn(path)
+    assert (result["text"], result["declined_for_you"]) == ("decline None", ["its form asks for a secret"])
+    assert ToolProgressed(0, "1 of 3 a b") in progress
+    assert await path.rows("select from reviews") == []
+
+
 async def test_nobody_is_asked_in_an_unattended_run(fake: FakeMcp) -> None:
     async def nobody(*_: object) -> Any:
         raise AssertionError("somebody was asked")
 
     definition = ToolDefinition("w", fake.url, "weather", "", {})
-    calls = McpCalls(PinnedTool(ToolState.ON, definition), nobody, nobody, nobody, nobody, 60)
-    assert await calls._ask(ServerQuestion("Who are you?", {}), replace(CALLER, address=None)) is None
+    calls = McpCalls(PinnedTool(ToolState.ON, definition), nobody, nobody, nobody, nobody, lambda *_: None, 60)
+    declined = list[str]()
+    assert await calls._ask(ServerQuestion("Who?", {}), replace(CALLER, address=None), count(), declined) is None
+    assert declined == ["nobody can be asked in an unattended run"]
