@@ -78,19 +78,9 @@ class McpSource:
         def report(caller: Caller, words: str) -> None:
             self.questions.engine.live.publish(caller.session, ToolProgressed(caller.ordinal, words))
 
-        ask = partial(self.questions.consult, principal)
-        return McpServers(
-            principal,
-            owner,
-            self.configured,
-            self.database,
-            self.connections,
-            self.credentials,
-            save,
-            self.local,
-            ask,
-            report,
-        )
+        person = partial(self.questions.consult, principal), report
+        parts = self.configured, self.database, self.connections, self.credentials, save, self.local
+        return McpServers(principal, owner, *parts, *person)
 
 
 @dataclass(frozen=True, slots=True)
