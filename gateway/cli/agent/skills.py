@@ -128,7 +128,7 @@ def _install_agent(file: Path, yes: bool, despite_findings: bool) -> None:
         echo(legible("\n".join([f"agent {agent.slug}, from {file}", *dropped, *map(str, findings), "", *changes])))
         confirm_reviewed(f"May {agent.slug} work by this prompt?", "agents")
     if severe(findings) and not despite_findings:
-        raise OwnerMustAct(f"the scan of {agent.slug} has severe findings; confirm that you accept them")
+        raise OwnerMustAct(f"the scan of {agent.slug} has severe findings; read them, then add --despite-findings")
     with_database(store)
     echo(f"the agent {agent.slug} is installed")
 
