@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from gateway.agent.mcp.elicitation import ATTEMPTS, Consult, Form
 from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
 from gateway.agent.tool_sources import AnyArguments
-from gateway.domain.conversation.diff import written_out
+from gateway.domain.conversation.diff import LONGEST, written_out
 from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
@@ -170,17 +170,18 @@ class McpCalls:
 
     async def _confirm(self, prompt: McpResult, arguments: JsonObject, caller: Caller) -> None:
         """Have the person confirm a prompt's text, unless they confirmed exactly this before; raises `ToolFailed`."""
-        hashes = [
-            hashlib.sha256(each).hexdigest() for each in (prompt.text.encode(), *(it.data for it in prompt.blobs))
-        ]
-        wanted = hashlib.sha256(json.dumps(arguments, sort_keys=True).encode()).hexdigest()
+        text = visible(prompt.text)
+        if len(text) > LONGEST:
+            raise ToolFailed.own("too_long", "A person has to confirm the prompt's text, and it is too long to show.")
+        parts = text.encode(), *(blob.data for blob in prompt.blobs), json.dumps(arguments, sort_keys=True).encode()
+        *contents, filled = (hashlib.sha256(part).hexdigest() for part in parts)
         files = f"\nand {len(prompt.blobs)} files" * bool(prompt.blobs)
 
         async def ask() -> bool:
-            shown = f"{self.shown.host} gives this as the prompt. May I do what it asks?\n{prompt.text}{files}"
+            shown = f"{self.shown.host} gives this as the prompt. May I do what it asks?\n{text}{files}"
             return bool(caller.address) and await self.consult(caller, self.pinned.name, shown, 0) is not None
 
-        if not await self.pin(f"{self.shown.server} {wanted}", " ".join(hashes), ask):
+        if not await self.pin(f"{self.shown.server} {filled}", " ".join(contents), ask):
             raise ToolFailed.own("not_confirmed", "Its person has not confirmed the prompt's text, so it isn't used.")
 
     def _check(self, now: ToolDefinition | None) -> None:
