@@ -75,13 +75,13 @@ COMMANDS: Mapping[str, str | Group] = {
     "skills": Group(
         "Install, confirm and switch off the agent's skills.",
         "agent.skills",
-        "list=show_all show install enable disable remove",
+        "list=show_all show search install update enable disable remove",
         default="list",
     ),
     "tools": Group(
         "Confirm and switch off tools of MCP servers.",
         "agent.mcp_tools",
-        "list=show_all show test=check add confirm disable",
+        "list=show_all show test=check search add confirm disable",
         default="list",
     ),
     "tool-files": Group(

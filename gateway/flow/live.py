@@ -63,6 +63,14 @@ class ToolStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolProgressed:
+    """How far the running call with this ordinal is; the words may be a server's."""
+
+    ordinal: int
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToolEnded:
     """A call has its result, as JSON text."""
 
@@ -105,6 +113,7 @@ LiveEvent: TypeAlias = (
     | TextDropped
     | ModelAwaited
     | ToolStarted
+    | ToolProgressed
     | ToolEnded
     | MessageStored
     | TurnEnded

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from gateway.agent.exec.commands import Permit, WorkspaceCommands, changed_files, command_ending
-from gateway.agent.exec.output import BoundedOutput
+from gateway.agent.exec.processes import BoundedOutput
 from gateway.agent.exec.terminal import rendered
 from gateway.domain.conversation.tools import (
     AnyTool,

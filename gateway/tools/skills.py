@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from gateway.agent.skills.library import Look, Skills, SkillState, described_skill
-from gateway.agent.skills.sources import check_uncounted, is_text
+from gateway.agent.skills.sources import check_uncounted, find, is_text
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
@@ -23,6 +23,7 @@ from gateway.domain.conversation.tools import (
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
+from gateway.domain.text.marks import data_from
 from gateway.store.trust import reviews
 from gateway.tools import Services, declared, tool
 from gateway.workspace.skills.folder import digest, manifest, skill_of
@@ -35,11 +36,12 @@ NO_SYNC = "skills are never synchronised: each version is installed and confirme
 class SkillsArguments(ToolArguments):
     """Arguments of skills."""
 
-    action: Literal["list", "load", "read", "install"]
+    action: Literal["list", "load", "read", "search", "install"]
     name: str | None = None
     path: str | None = Field(None, description="read: file of the skill")
     offset: int = Field(0, ge=0, description="next_offset of the page before")
     source: str | None = Field(None, description="install: text of a SKILL.md, or any GitHub link")
+    query: str | None = Field(None, max_length=60, description="search in skills.sh: words of a name")
 
     @field_validator("action", mode="before")
     @classmethod
@@ -48,7 +50,7 @@ class SkillsArguments(ToolArguments):
             raise ValueError(NO_SYNC)
         return action
 
-    def required(self, field: Literal["name", "source"]) -> str:
+    def required(self, field: Literal["name", "source", "query"]) -> str:
         """A field that this action needs; raises `ToolFailed` if it is missing."""
         value: str | None = getattr(self, field)
         if value is None:
@@ -61,7 +63,9 @@ class _SkillsTool:
     library: Skills
 
     async def kind(self, arguments: SkillsArguments, caller: Caller) -> ToolClass:
-        """An installation always asks; the request for a link tells its host something."""
+        """An installation always asks; a search, and the request for a link, tell a host something."""
+        if arguments.action == "search":
+            return ToolClass.SEND
         if arguments.action != "install":
             return ToolClass.READ
         fetches = await self._only_fetches(arguments.required("source"), caller)
@@ -83,7 +87,10 @@ class _SkillsTool:
             return await self.library.staged(source) is None
 
     async def lasting(self, arguments: SkillsArguments, caller: Caller) -> Change | None:
-        """The whole skill that an installation would switch on, or the link that would be fetched before."""
+        """The whole skill that an installation would switch on, or the link or words that would be sent before."""
+        if arguments.action == "search":
+            words = arguments.required("query")
+            return Change(f"Search skills.sh for a skill; its host learns these words:\n{words}", words)
         if arguments.action != "install":
             return None
         source = arguments.required("source")
@@ -115,9 +122,9 @@ class _SkillsTool:
     async def skills(self, arguments: SkillsArguments, caller: Caller) -> Labelled:
         """Instructions for certain tasks.
 
-        load gives those of one skill, read one of its files. install asks the user, who sees all of it.
+        load gives those of one skill, read one of its files; search finds links. install asks the user, who sees all.
         """
-        with _explained(Label.UNTRUSTED if arguments.action == "install" else Label.OWNER):
+        with _explained(Label.UNTRUSTED if arguments.action in ("search", "install") else Label.OWNER):
             match arguments.action:
                 case "list":
                     return await self._list()
@@ -125,6 +132,9 @@ class _SkillsTool:
                     return await self._load(arguments.required("name"))
                 case "read":
                     return await self._read(arguments)
+                case "search":
+                    found = await find(arguments.required("query"), self.library.fetch)
+                    return Labelled({"note": data_from("skills.sh"), "found": found}, Label.UNTRUSTED)
                 case "install":
                     return await self._install(arguments.required("source"), caller)
 

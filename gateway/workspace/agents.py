@@ -1,6 +1,7 @@
 """Agent files: `.agents/agents/<slug>.md`, a head in YAML and the agent's prompt below it."""
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,16 +10,18 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from gateway.domain.conversation.tools import look_of
+from gateway.domain.errors import SupaclawError
+from gateway.domain.text.texts import one_line
 from gateway.domain.work.trees import MAIN, MODELS
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
-from gateway.workspace.skills.parsing import MAX_NAME, BadSkill, front_matter, is_name
+from gateway.workspace.skills.parsing import MAX_NAME, BadSkill, front_matter, is_name, plain_name
 
 FOLDER = ".agents/agents"
 MAX_BYTES, MAX_FILES = 64 * 1024, 100
 
 
-class BadAgent(Exception):
+class BadAgent(SupaclawError):
     """A file that describes no agent; the text says why, in one line."""
 
 
@@ -112,6 +115,38 @@ def parse(slug: str, data: bytes) -> AgentFile:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         raise BadAgent(f"{'.'.join(map(str, first['loc']))[:80]}: {first['msg']}") from error
     return AgentFile(slug, head, prompt, hashlib.sha256(data).hexdigest())
+
+
+_COUNTERPARTS = """
+    Read=read_file Write=write_file Edit=edit_file MultiEdit=edit_file Bash=exec Glob=list_files LS=list_files
+    Grep=search_files WebFetch=web_fetch WebSearch=web_search Task=create_subtask Agent=create_subtask TodoWrite=todo"""
+_CLAUDE_TOOLS = dict(word.split("=") for word in _COUNTERPARTS.split())
+
+
+def adapted(name: str, data: bytes) -> tuple[AgentFile, bytes, list[str]]:
+    """An agent file of another program, such as Claude Code, as one of ours, and what of its head has no counterpart.
+
+    Tools without one are left out, never widened to all; a model's short name is left to the configuration. Raises
+    `BadAgent`.
+    """
+    try:
+        slug, (fields, prompt) = plain_name(name), front_matter(data.decode(), f"{name}.md")
+    except (BadSkill, UnicodeDecodeError) as error:
+        raise BadAgent(str(error)) from error
+    head = {str(key): value for key, value in fields.items() if key in AgentHead.model_fields}
+    if "provider" not in head and "/" not in str(head.get("model")):
+        head.pop("model", None)
+    for key in {"tools", "skills"} & head.keys():
+        head[key] = [word.strip() for word in each.split(",")] if isinstance(each := head[key], str) else each
+    named = [str(each) for each in tools] if isinstance(tools := head.get("tools", []), list) else []
+    lost = [each for each in named if each[:1].isupper() and each not in _CLAUDE_TOOLS]
+    if "tools" in head:
+        ours = (_CLAUDE_TOOLS.get(each, each.replace("__", "_")) for each in named if each not in lost)
+        head["tools"] = list(dict.fromkeys(ours))
+    head["description"] = one_line(str(head.get("description", "")), 1_024)
+    lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()]
+    whole = "\n".join(["---", *lines, "---", prompt, ""]).encode()
+    return parse(slug, whole), whole, [*sorted(str(key) for key in fields.keys() - head.keys()), *lost]
 
 
 async def read(workspace: Workspace, slug: str) -> AgentFile | None:

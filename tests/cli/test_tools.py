@@ -92,6 +92,35 @@ def test_an_installed_scrapling_is_started_by_the_gateway(
     assert str(program.parent.parent) in entry["reads"]
 
 
+def test_a_server_of_the_registry_is_found_and_added(
+    supaclaw: Supaclaw, configured: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote, package = (
+        {"type": "streamable-http", "url": "https://a.example/mcp"},
+        {"registryType": "npm", "identifier": "b"},
+    )
+    server = {"name": "io.example/a\u202e", "description": "Tells.", "remotes": [remote], "packages": [package]}
+    asked, answers = list[str](), [json.dumps({"servers": [{"server": server, "_meta": {}}]}), "<html>"]
+
+    async def fetch(url: str, _most: int, /) -> bytes:
+        asked.append(url)
+        return answers.pop(0).encode()
+
+    monkeypatch.setattr("gateway.cli.agent.mcp_tools.guarded_fetch", lambda: fetch)
+    found = supaclaw("tools", "search", "a", "b").out
+    assert asked == ["https://registry.modelcontextprotocol.io/v0.1/servers?search=a+b&version=latest&limit=20"]
+    assert "https://a.example/mcp, b" in found
+    assert "\u202e" not in found
+    assert "can't be read" in supaclaw("tools", "search", "a").err
+    assert "add --url" in supaclaw("tools", "add", "a").err
+    assert "add --url" in supaclaw("tools", "add", "a", "--url", "http://127.0.0.1/mcp").err
+    assert "tools confirm a" in supaclaw("tools", "add", "a", "--url", "https://a.example/mcp").out
+    config = json.loads((configured / "config.json").read_text())
+    assert config["tools"]["mcp"]["a"] == {"url": "https://a.example/mcp"}
+    assert len(config["net"]["private_allow"]) == 1
+    assert "already exists" in supaclaw("tools", "add", "a", "--url", "https://b.example/mcp").err
+
+
 def test_roles_of_arguments_are_confirmed_and_shown(supaclaw: Supaclaw, configured: Path, fake: FakeMcp) -> None:
     supaclaw("tools", "test")
     confirm = "tools", "confirm", "mcp_w_weather", "--yes"

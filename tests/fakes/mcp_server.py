@@ -53,6 +53,8 @@ class FakeMcp:
     listed: int = 0
     resources: dict[str, str] = field(default_factory=dict)
     """Texts by their addresses; with any, it has prompts of these texts, too."""
+    progress: list[tuple[float, float, str]] = field(default_factory=list)
+    """What it reports in each call."""
     port: int = 0
     cancelled: int = 0
 
@@ -75,12 +77,14 @@ class FakeMcp:
         return types.ListToolsResult(tools=list(self.tools.values()))
 
     async def _call(
-        self, _context: object, params: types.CallToolRequestParams
+        self, context: Any, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         arguments = dict(params.arguments or {})
         self.called.append((params.name, arguments))
         self.responses.append(params.input_responses)
         try:
+            for done, total, message in self.progress:
+                await context.session.report_progress(done, total, message)
             return await self.handlers[params.name](arguments)
         except asyncio.CancelledError:
             self.cancelled += 1

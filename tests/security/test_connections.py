@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 ALLOWED = {
-    "gateway/net": "the guarded client, the MCP client over it, and ddgs, which asks the search engines it names",
+    "gateway/net": "the guarded client (also for the indexes of skills and servers), the MCP client over it, and ddgs",
     "gateway/net/object_store.py": "the operator's object store, whose addresses are checked before each use",
     "gateway/llm/protocol/http.py": "endpoints of models, by the operator's configuration",
     "gateway/llm/protocol/bounded_httpx.py": "bounds for litellm's clients, none of its own",

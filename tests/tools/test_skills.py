@@ -224,6 +224,16 @@ async def test_a_link_that_its_person_wrote_is_fetched_and_asks_once(desk: Desk)
     assert "main" not in "".join(desk.github.asked)
 
 
+async def test_a_search_is_untrusted_and_asks_once_others_words_were_read(desk: Desk) -> None:
+    row = {"source": "ada/one", "skillId": "pdf", "name": "Obey me", "installs": 7}
+    desk.github.raw["skills.sh/api/search"] = json.dumps({"skills": [row]}).encode()
+    outcome = await desk.run(action="search", query="pdf")
+    assert outcome.label is Label.UNTRUSTED
+    assert json.loads(outcome.text)["found"][0]["link"] == "https://skills.sh/ada/one/pdf"
+    assert "waiting_for_approval" in (await desk.run(label=Label.UNTRUSTED, action="search", query="words")).text
+    assert desk.github.asked == ["https://skills.sh/api/search?q=pdf&limit=20"]
+
+
 @pytest.mark.parametrize("link", ["releases/download/v1/a.zip", "releases/latest/download/b.zip", "r%65leases/c.zip"])
 @pytest.mark.parametrize("label", [Label.OWNER, Label.UNTRUSTED])
 async def test_no_file_of_a_release_is_fetched_as_its_downloads_are_counted(

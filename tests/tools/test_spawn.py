@@ -7,8 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.agent.exec.output import BoundedOutput
-from gateway.agent.exec.processes import KEPT_BYTES, MAX_RUNNING
+from gateway.agent.exec.processes import KEPT_BYTES, MAX_RUNNING, BoundedOutput
 from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.tools import Services

@@ -19,6 +19,7 @@ from gateway.flow.live import (
     TextDropped,
     TextWritten,
     ToolEnded,
+    ToolProgressed,
     ToolStarted,
     TurnEnded,
     TurnStarted,
@@ -168,6 +169,10 @@ async def test_a_call_without_a_result_runs_or_was_interrupted(thread: Thread):
     assert 'data-state="unknown"' in await drawn(thread, call)
     thread.apply(TurnStarted(()))
     assert 'data-state="running"' in await drawn(thread, call)
+    assert thread.apply(ToolProgressed(0, "1 of 3 <b>"))
+    assert "1 of 3 &lt;b&gt;" in await drawn(thread, call)
+    thread.apply(TurnStarted(()))
+    assert "1 of 3" not in await drawn(thread, call)
 
 
 async def test_a_call_is_told_in_words_and_its_json_is_one_click_away():

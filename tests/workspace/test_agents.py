@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gateway.agent.work.agents import Agents
-from gateway.workspace.agents import MAX_BYTES, BadAgent, parse
+from gateway.workspace.agents import MAX_BYTES, BadAgent, adapted, parse
 from gateway.workspace.files.tree import Workspace
 
 GOOD = "---\nname: Researcher\ndescription: finds sources\n{}\n---\nYou look for sources."
@@ -51,6 +51,21 @@ def test_what_is_left_out() -> None:
 def test_what_is_wrong(slug: str, text: str, why: str) -> None:
     with pytest.raises(BadAgent, match=why):
         parse(slug, text.encode())
+
+
+def test_an_agent_of_claude_code_is_adapted_and_gets_no_more_tools_than_it_had() -> None:
+    head = "name: reviewer\ndescription: Reviews: code\nmodel: sonnet\ncolor: red"
+    head += "\ntools: Read, Bash(git:*), mcp__gh__find, Skill"
+    agent, data, lost = adapted("Code_Reviewer", f"---\n{head}\n---\nBe strict.".encode())
+    assert (agent.slug, agent.head.tools, agent.model) == ("code-reviewer", ("read_file", "mcp_gh_find"), None)
+    assert (agent.head.description, agent.prompt) == ("Reviews: code", "Be strict.")
+    assert lost == ["color", "model", "Bash(git:*)", "Skill"]
+    assert parse("code-reviewer", data) == agent
+    ours = GOOD.format("model: openai/gpt-5\ntools: [exec]\nskills: [{name: citing, priority: 8}]\nbudget: 0.2")
+    again, _, lost = adapted("researcher", ours.encode())
+    assert (again.head, lost) == (parse("researcher", ours.encode()).head, [])
+    with pytest.raises(BadAgent, match="front matter"):
+        adapted("README", b"# Agents")
 
 
 async def test_a_bad_edit_keeps_the_last_good_one_and_is_told_once(tmp_path: Path) -> None:

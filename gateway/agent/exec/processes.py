@@ -1,6 +1,7 @@
 """Commands that outlive the turn that started them: their output, their input, their end."""
 
 import asyncio
+import codecs
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -8,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from gateway.agent.exec.commands import Permit, WorkspaceCommands
-from gateway.agent.exec.output import BoundedOutput
 from gateway.domain.conversation.tools import Caller, ToolFailed
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
@@ -30,6 +30,43 @@ _LOCKS_SECONDS = 5.0
 _END_SECONDS = 10.0
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class BoundedOutput:
+    """The first and the last bytes of an output; `size` counts those between, too, which are dropped."""
+
+    head_bytes: int
+    tail_bytes: int
+    size: int = 0
+    _head: bytearray = field(default_factory=bytearray)
+    _tail: bytearray = field(default_factory=bytearray)
+
+    def add(self, piece: bytes) -> None:
+        """Append a piece."""
+        self.size += len(piece)
+        room = self.head_bytes - len(self._head)
+        self._head += piece[:room]
+        self._tail += piece[room:]
+        del self._tail[: -self.tail_bytes]
+
+    def text(self) -> str:
+        """All that was kept, with a note of what was dropped; bytes that aren't UTF-8 are replaced."""
+        dropped = self.size - len(self._head) - len(self._tail)
+        between = f"\n[... {dropped:,} bytes are left out ...]\n".encode() if dropped else b""
+        return (self._head + between + self._tail).decode("utf-8", "replace")
+
+    def page(self, since: int, limit: int, *, whole: bool) -> tuple[str, int, int]:
+        """Text of the end from a place on, how many bytes were dropped before it, and the place after it.
+
+        A character that is cut waits for its rest, unless the output is `whole`.
+        """
+        first = self.size - len(self._tail)
+        at = min(max(since, first), self.size)
+        piece = bytes(self._tail[at - first : at - first + limit])
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        text = decoder.decode(piece, final=whole and at + len(piece) == self.size)
+        return text, max(0, at - since), at + len(piece) - len(decoder.getstate()[0])
 
 
 @dataclass(slots=True, eq=False)

@@ -4,19 +4,22 @@ import asyncio
 import hashlib
 import json
 import mimetypes
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from gateway.agent.mcp.elicitation import ATTEMPTS, Consult, Form
 from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
 from gateway.agent.tool_sources import AnyArguments
-from gateway.domain.conversation.diff import written_out
+from gateway.domain.conversation.diff import LONGEST, written_out
 from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import data_from
+from gateway.domain.text.texts import one_line
 from gateway.net.errors import NetError
 from gateway.net.mcp.server import (
     STDIO,
@@ -46,6 +49,10 @@ Save = Callable[[str, bytes], Awaitable[str]]
 """Stores a file of a server under a proposed path; returns the path at which it can be read."""
 
 
+Pin = Callable[[str, str, Callable[[], Awaitable[bool]]], Awaitable[bool]]
+"""Whether a person confirmed a prompt's text, by name and hash, or does when asked."""
+
+
 @dataclass(frozen=True, slots=True)
 class McpCalls:
     """Calls one tool, by the definition that the model was shown."""
@@ -54,6 +61,8 @@ class McpCalls:
     connect: Connect
     save: Save
     consult: Consult
+    pin: Pin
+    report: Callable[[Caller, str], None]
     seconds: float
     """How long a call may take, besides the time in which a person answers its questions."""
 
@@ -103,11 +112,11 @@ class McpCalls:
 
     async def run(self, arguments: AnyArguments, caller: Caller) -> Labelled:
         """Call the tool; its answer is untrusted. Raises `ToolFailed`."""
-        asked = list[asyncio.Task[JsonObject | None]]()
+        asked, numbers, declined = list[asyncio.Task[JsonObject | None]](), count(), list[str]()
 
         async def ask(question: ServerQuestion) -> JsonObject | None:
             limit.reschedule(None)
-            asked.append(asyncio.create_task(self._ask(question, caller)))
+            asked.append(asyncio.create_task(self._ask(question, caller, numbers, declined)))
             try:
                 return await asked[-1]
             finally:
@@ -117,7 +126,9 @@ class McpCalls:
             async with asyncio.timeout(self.seconds) as limit:
                 connection = await self.connect(self.shown.server)
                 self._check(connection.tools.get(self.shown.name))
-                answer = await connection.call(self.shown.name, arguments.model_dump(mode="json"), ask)
+                answer = await connection.call(
+                    self.shown.name, arguments.model_dump(mode="json"), ask, partial(self.report, caller)
+                )
         except TimeoutError:
             await caller.fence()  # raises if the database is silent, too
             what = f"took longer than {self.seconds:g} s and was stopped; it may have had an effect."
@@ -132,19 +143,46 @@ class McpCalls:
             data = "" if answer.structured is None else json.dumps(answer.structured, ensure_ascii=False)
             said = "\n".join(visible(each)[:MAX_ERROR] for each in (answer.text, data) if each)
             raise ToolFailed("tool_error", said or "The tool failed.", Label.UNTRUSTED)
-        return Labelled(await self._result(answer), Label.UNTRUSTED)
+        if answer.prompt:
+            await self._confirm(answer, arguments.model_dump(mode="json"), caller)
+        refused: JsonObject = {"declined_for_you": declined} if declined else {}
+        return Labelled({**await self._result(answer), **refused}, Label.UNTRUSTED)
 
-    async def _ask(self, question: ServerQuestion, caller: Caller) -> JsonObject | None:
-        """Ask the person, again if their answer doesn't fit; nobody is asked in an unattended run."""
-        form, problem = None, ""
-        for _ in range(ATTEMPTS if caller.address else 0):
+    async def _ask(
+        self, question: ServerQuestion, caller: Caller, numbers: Iterator[int], declined: list[str]
+    ) -> JsonObject | None:
+        """Ask the person, again if their answer doesn't fit; `declined` gets why a question is never put to them."""
+        try:
+            form, problem = Form.of(self.shown.host, question), ""
+        except ValueError as error:
+            declined.append(one_line(str(error), MAX_ERROR))
+            return None
+        if not caller.address:
+            declined.append("nobody can be asked in an unattended run")
+            return None
+        for _ in range(ATTEMPTS):
+            text = await self.consult(caller, self.pinned.name, form.preview(problem), next(numbers))
             try:
-                form = form or Form.of(self.shown.host, question)
-                text = await self.consult(caller, self.pinned.name, form.preview(problem))
                 return None if text is None else form.read(text)
             except ValueError as error:
                 problem = str(error)
         return None
+
+    async def _confirm(self, prompt: McpResult, arguments: JsonObject, caller: Caller) -> None:
+        """Have the person confirm a prompt's text, unless they confirmed exactly this before; raises `ToolFailed`."""
+        text = visible(prompt.text)
+        if len(text) > LONGEST:
+            raise ToolFailed.own("too_long", "A person has to confirm the prompt's text, and it is too long to show.")
+        parts = text.encode(), *(blob.data for blob in prompt.blobs), json.dumps(arguments, sort_keys=True).encode()
+        *contents, filled = (hashlib.sha256(part).hexdigest() for part in parts)
+        files = f"\nand {len(prompt.blobs)} files" * bool(prompt.blobs)
+
+        async def ask() -> bool:
+            shown = f"{self.shown.host} gives this as the prompt. May I do what it asks?\n{text}{files}"
+            return bool(caller.address) and await self.consult(caller, self.pinned.name, shown, 0) is not None
+
+        if not await self.pin(f"{self.shown.server} {filled}", " ".join(contents), ask):
+            raise ToolFailed.own("not_confirmed", "Its person has not confirmed the prompt's text, so it isn't used.")
 
     def _check(self, now: ToolDefinition | None) -> None:
         if now is None:

@@ -23,8 +23,9 @@ _SECRET = re.compile(
 )
 _TYPES: Mapping[str, type] = {"number": float, "integer": int, "boolean": bool}
 
-Consult = Callable[[Caller, str, str], Awaitable[str | None]]
-"""Asks the person about a call of this tool, in these words; returns what they add to their yes, None for a no."""
+Consult = Callable[[Caller, str, str, int], Awaitable[str | None]]
+"""Asks the person about a call of this tool, in these words, which are its n-th question; returns what they add to
+their yes, None for a no."""
 
 
 class _Option(BaseModel):

@@ -5,7 +5,7 @@ definition has changed since its confirmation is off.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
@@ -13,13 +13,16 @@ from typing import Any, Self
 from gateway.domain.conversation.diff import difference
 from gateway.domain.conversation.tools import ArgumentRole, ToolFailed
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.ids import PrincipalId
 from gateway.domain.text.texts import one_line
 from gateway.net.mcp.server import ToolDefinition
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.trust import pins
 from gateway.store.trust.pins import PinState
 
-KIND = "mcp_tool"
+KIND, PROMPTS = "mcp_tool", "mcp_prompt"
+GET_PROMPT = "_get_prompt"
+"""The end of the name of the tool that fills in prompts of a server."""
 
 
 class ToolState(StrEnum):
@@ -147,6 +150,18 @@ async def get(database: Database, name: str) -> PinnedTool:
     if found is None:
         raise OwnerMustAct(f"there is no tool {name[:80]!r}; `supaclaw tools list` shows them")
     return found
+
+
+async def confirm_prompt(
+    database: Database, whose: PrincipalId, prompt: str, sha256: str, ask: Callable[[], Awaitable[bool]]
+) -> bool:
+    """Whether a person has confirmed exactly this text of a prompt, before or when asked now; only its hash is kept."""
+    name = f"{whose} {prompt}"
+    if (await database.read(lambda conn: pins.confirmed(conn, PROMPTS))).get(name) == sha256:
+        return True
+    if confirmed := await ask():
+        await database.run(lambda tx: pins.put(tx, PROMPTS, name, "on", sha256, b"", ""))
+    return confirmed
 
 
 async def _put(

@@ -1,25 +1,29 @@
-"""Skills from GitHub: fetched, unpacked and checked in memory.
+"""Skills from GitHub: found in an index, fetched, unpacked and checked in memory.
 
 A model may write the link, so it must lead to GitHub, and to nothing that counts its readers: no other host can read
 the data that an address carries.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, assert_never
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from gateway.domain.errors import SupaclawError
+from gateway.domain.json import JsonObject
+from gateway.domain.text.texts import one_line
 from gateway.net.addresses import Rules
 from gateway.net.fetch import get_page
 from gateway.workspace.skills.folder import MANIFESTS, Files, checked, entries, unpack
 from gateway.workspace.skills.parsing import BadSkill
 
 _FORMS = "a repository, a folder (tree), a file (blob or raw), a gist or a zip archive"
+_INDEX = "https://skills.sh/"
 _REFS = 3
 """The most parts of the name of a branch: a link doesn't show where the name ends."""
 _SHOWN = 20
@@ -27,10 +31,11 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """A zip archive at an address, and the folder in it."""
+    """A zip archive at an address, and the folder in it, or the name of the skill's folder, wherever that is."""
 
     url: str
     folder: str = ""
+    skill: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +72,12 @@ def places(link: str) -> Sequence[Place]:
             return [Archive(_https("github.com", parts))]
         case "codeload.github.com", [_, _, "zip", _, *_]:
             return [Archive(_https("codeload.github.com", parts))]
-        case "gist.github.com", [_] | [_, _]:
-            return [Gist(_https("api.github.com", ["gists", parts[-1]]))]
-        case "gist.github.com", [_, id, "archive" | "download" | "raw", *_] | [_, id, _]:
-            return [Gist(_https("api.github.com", ["gists", id]))]
-        case "gist.githubusercontent.com", [_, id, "raw", *_]:
+        case "skills.sh" | "www.skills.sh", [owner, name, skill]:
+            return [Archive(_zip(owner, name, ["HEAD"]), skill=skill)]
+        case ("gist.github.com", [id] | [_, id] | [_, id, _] | [_, id, "archive" | "download" | "raw", *_]) | (
+            "gist.githubusercontent.com",
+            [_, id, "raw", *_],
+        ):
             return [Gist(_https("api.github.com", ["gists", id]))]
         case _:
             raise _refused(link)
@@ -86,12 +92,13 @@ def check_uncounted(link: str) -> None:
         )
 
 
-def folder_of(names: Sequence[str], wanted: str) -> str:
+def folder_of(names: Sequence[str], wanted: str, skill: str = "") -> str:
     """The folder of the skill in an archive with these files, `""` or with a slash at its end; raises `BadSkill`."""
     tops = {name.partition("/")[0] for name in names}
     top = f"{tops.pop()}/" if len(tops) == 1 and all("/" in name for name in names) else ""
     below = f"{top}{wanted}/" if wanted else top
     found = sorted({name[: -len(last)] for name in names for last in MANIFESTS if _is(name, below, last)})
+    found = [each for each in found if skill and each.endswith(f"/{skill}/")] or found
     if below in found or len(found) == 1:
         return below if below in found else found[0]
     if not found:
@@ -170,7 +177,7 @@ def is_text(source: str) -> bool:
 def _files(data: bytes, place: Place) -> Files:
     match place:
         case Archive():
-            return unpack(data, folder_of(entries(data), place.folder))
+            return unpack(data, folder_of(entries(data), place.folder, place.skill))
         case Gist():
             return _gist(data)
         case unreachable:
@@ -194,3 +201,28 @@ def _gist(data: bytes) -> Files:
     if any(file.truncated for file in found.values()):
         raise BadSkill("A file of that gist is too large.")
     return checked([(name, file.content.encode("utf-8", "replace")) for name, file in found.items()])
+
+
+class _Hit(BaseModel):
+    name: str
+    id: str = Field(alias="skillId")
+    source: str
+    installs: int = 0
+
+
+class _Hits(BaseModel):
+    skills: list[_Hit]
+
+
+async def find(words: str, fetch: Fetch) -> list[JsonObject]:
+    """Skills on GitHub that the index skills.sh has for these words, in its words; raises `SupaclawError`."""
+    data = await fetch(f"{_INDEX}api/search?{urlencode({'q': words, 'limit': _SHOWN})}", 2**20)
+    try:
+        hits = _Hits.model_validate_json(data).skills
+    except ValidationError as error:
+        raise BadSkill("The answer of skills.sh can't be read.") from error
+    return [
+        {"name": one_line(hit.name, 100), "installs": hit.installs, "link": f"{_INDEX}{hit.source}/{hit.id}"}
+        for hit in hits[:_SHOWN]
+        if re.fullmatch(r"[\w.-]{1,100}(/[\w.-]{1,100}){2}", f"{hit.source}/{hit.id}")
+    ]

@@ -103,15 +103,21 @@ async def offline_servers(
     local = LocalServers(jail, environment.data, connections.rules)
     configured = {**files.servers, **config.tools.mcp}
     try:
-        yield McpServers(owner, True, lambda: configured, database, connections, secrets, _no_files, local, _nobody)
+        yield McpServers(
+            owner, True, lambda: configured, database, connections, secrets, _no_files, local, _nobody, _unseen
+        )
     finally:
         await connections.close()
         await jail.close()
 
 
-async def _nobody(_caller: Caller, _tool: str, _preview: str) -> None:
+async def _nobody(_caller: Caller, _tool: str, _preview: str, _number: int) -> None:
     """Nobody can be asked here."""
 
 
 async def _no_files(_path: str, _data: bytes) -> str:
     raise OwnerMustAct("nothing is called from here")
+
+
+def _unseen(_caller: Caller, _progress: str) -> None:
+    """Nobody looks here."""

@@ -1,19 +1,22 @@
-"""`supaclaw tools`: add MCP servers to config.json, and confirm what each of their tools does."""
+"""`supaclaw tools`: find MCP servers and add them to config.json, and confirm what each of their tools does."""
 
+import asyncio
 import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlencode
 
 import typer
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
 
 from gateway.agent.mcp import pinned_tools
 from gateway.agent.mcp.pinned_tools import Meaning, PinnedTool, PinnedToolRow, Use, described_tool
 from gateway.agent.mcp.servers import McpServers
+from gateway.cli.agent.skills import guarded_fetch
 from gateway.cli.connections.database import require_owner, with_connection, with_database
 from gateway.cli.process.config import set as set_key
 from gateway.cli.terminal.console import echo
@@ -134,23 +137,61 @@ def _config_entry(program: Path) -> dict[str, object]:
     }
 
 
-class KnownServer(StrEnum):
-    """Servers that can be added by name."""
+WEB_FETCH, FOUND = "web-fetch", 20
+REGISTRY = "https://registry.modelcontextprotocol.io/v0.1/servers"
 
-    WEB_FETCH = "web-fetch"
+
+class _Place(BaseModel):
+    """Of a server: an address, or a package."""
+
+    url: str = Field("", validation_alias=AliasChoices("url", "identifier"))
+
+
+class _Found(BaseModel):
+    """A server in its publisher's words."""
+
+    name: str = Field(validation_alias=AliasPath("server", "name"))
+    description: str = Field("", validation_alias=AliasPath("server", "description"))
+    remotes: list[_Place] = Field([], validation_alias=AliasPath("server", "remotes"))
+    packages: list[_Place] = Field([], validation_alias=AliasPath("server", "packages"))
+
+
+class _Answer(BaseModel):
+    servers: list[_Found]
+
+
+def search(
+    words: Annotated[list[str], argument("Of its name; the registry learns them.", "WORDS")], as_json: AsJson = False
+) -> None:
+    """Find MCP servers in the official registry."""
+    query = urlencode({"search": " ".join(words), "version": "latest", "limit": FOUND})
+    try:
+        found = _Answer.model_validate_json(asyncio.run(guarded_fetch()(f"{REGISTRY}?{query}", 2**20))).servers
+    except ValidationError as error:
+        raise OwnerMustAct("the registry's answer can't be read; try again later") from error
+    rows = [each.model_dump() | {"url": ", ".join(it.url for it in each.remotes + each.packages)} for each in found]
+    print_rows(rows, ("name", "url", "description"), as_json=as_json, none="Nothing found.")
 
 
 def add(
-    name: Annotated[KnownServer, argument("web-fetch: pages that need a browser, read by scrapling.", "NAME")],
+    name: Annotated[
+        str, argument(f"A name for it; {WEB_FETCH}: pages that need a browser, read by scrapling.", "NAME")
+    ],
     url: Annotated[
-        str, option("The server's address (default: the one installed here, else the container's).", "URL")
+        str, option(f"The server's address (default of {WEB_FETCH}: installed here, else the container's).", "URL")
     ] = "",
 ) -> None:
-    """Add an MCP server to config.json by its name."""
+    """Add an MCP server to config.json."""
     path = Environment.read(os.environ).config
     servers = config_file.get_key(path, "tools.mcp", os.environ)
     if isinstance(servers, dict) and name in servers:
         raise OwnerMustAct(f"tools.mcp.{name} already exists; `supaclaw config set` changes it")
+    if name != WEB_FETCH:
+        if not url.startswith("https://"):
+            raise OwnerMustAct(f"add --url with the https address of {name[:80]}; `supaclaw tools search` finds some")
+        set_key(f"tools.mcp.{name}", json.dumps({"url": url}))
+        echo(f"next: `supaclaw tools test`, and `supaclaw tools confirm {name}`")
+        return
     if not url and (installed := shutil.which("scrapling")):
         set_key(f"tools.mcp.{name}", json.dumps(_config_entry(Path(installed))))
         echo(f"the gateway starts {installed} on demand; next: `supaclaw tools test`, `supaclaw tools confirm {name}`")

@@ -1,15 +1,26 @@
-"""`supaclaw skills` and `supaclaw tool-files`: skills and tools in files, which the owner confirms."""
+"""`supaclaw skills` and `supaclaw tool-files`: skills, agents and tools in files, which the owner confirms."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from gateway.agent.skills.library import SKILLS, Form, ListedSkill, SkillRow, Skills, described_skill, undecided_skill
-from gateway.agent.skills.sources import guarded
+from gateway.agent.skills.library import (
+    SKILLS,
+    Form,
+    ListedSkill,
+    SkillRow,
+    Skills,
+    described_skill,
+    skill_changes,
+    undecided_skill,
+)
+from gateway.agent.skills.sources import Fetch, find, guarded
 from gateway.agent.tool_files.confirmed import FORM, ToolFiles
 from gateway.cli.connections.database import with_database
+from gateway.cli.storage.workspace import labelled_workspace
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import (
     AsJson,
@@ -25,12 +36,15 @@ from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock
 from gateway.domain.conversation.diff import legible
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.principals import Label
 from gateway.net.addresses import Rules
 from gateway.store.connection.pool import Database
 from gateway.store.trust.pins import Pin
+from gateway.workspace.agents import adapted
 from gateway.workspace.files.tree import Workspace
-from gateway.workspace.skills.folder import Files, digest, read
+from gateway.workspace.skills.folder import MANIFESTS, Files, digest, read
+from gateway.workspace.skills.scanning import scan, severe
 
 Result = TypeVar("Result")
 
@@ -49,13 +63,78 @@ def show(name: Name, as_json: AsJson = False) -> None:
     show_entry(name, as_json, SKILLS)
 
 
+def search(
+    words: Annotated[list[str], argument("Of its name; skills.sh learns them.", "WORDS")], as_json: AsJson = False
+) -> None:
+    """Find skills on GitHub in the index of skills.sh."""
+    rows = asyncio.run(find(" ".join(words), guarded_fetch()))
+    print_rows(rows, ("name", "installs", "link"), as_json=as_json, none="Nothing found.")
+
+
 def install(
-    source: Annotated[str, argument("A GitHub link, a folder, a SKILL.md, or -.", "SOURCE")],
+    source: Annotated[str, argument("A link, a SKILL.md, - or a folder: a skill, or a project.", "SOURCE")],
     yes: Yes = False,
     despite_findings: Despite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Install a skill, after you have reviewed it."""
+    """Install a skill, or each skill and agent of a project's folder, after you have reviewed it."""
+    if not (every := _parts(Path(source).resolve())):
+        _install_skill(source, yes, despite_findings, as_json)
+    left = 0
+    for path in every:
+        try:
+            if path.is_dir():
+                _install_skill(str(path), yes, despite_findings, as_json)
+            else:
+                _install_agent(path, yes, despite_findings)
+        except (SupaclawError, OSError) as error:
+            left += 1
+            echo(f"{path}: {error}", error=True)
+    if left:
+        raise SupaclawError(f"{left} of {len(every)} are not installed")
+
+
+def update(name: Name, yes: Yes = False, despite_findings: Despite = False, as_json: AsJson = False) -> None:
+    """Fetch a skill again from its source, and show what changed before you confirm it."""
+    source = with_library(lambda skills: skills.get(name)).source
+    if not source.startswith(("https://", "/")):
+        raise OwnerMustAct(f"{name} came from {source}, which can't be fetched again; install it from a link or folder")
+    _install_skill(source, yes, despite_findings, as_json)
+
+
+def _parts(top: Path) -> list[Path]:
+    """The folders of skills and the files of agents in a folder that isn't a skill itself."""
+    if not os.access(top, os.R_OK) or any((top / name).is_file() for name in MANIFESTS):
+        return []
+    if top.suffix == ".md" and top.parent.name == "agents":
+        return [top]
+    homes = [top, top / "skills", top / ".claude/skills", top / ".agents/skills"]
+    skills = [file.parent for home in homes for name in MANIFESTS for file in home.glob(f"*/{name}")]
+    agents = [top / "agents", top / ".claude/agents", top / ".agents/agents", *[top] * (top.name == "agents")]
+    return sorted({*skills, *(file for home in agents for file in home.rglob("*.md"))})
+
+
+def _install_agent(file: Path, yes: bool, despite_findings: bool) -> None:
+    """Show an agent's file as it would be stored, and ask, unless `yes`; then store exactly that as the owner's."""
+    agent, data, lost = adapted(file.stem, file.read_bytes())
+    findings, before = scan({agent.path: data}), Environment.read(os.environ).workspace / agent.path
+
+    async def store(database: Database) -> None:
+        await (await labelled_workspace(database)).write(agent.path, data, Label.OWNER, unlocked=True)
+
+    if not yes:
+        dropped = [f"left out, as it has no counterpart here: {', '.join(lost)}"] * bool(lost)
+        changes = skill_changes({agent.path: before.read_bytes()} if before.is_file() else {}, {agent.path: data})
+        echo(legible("\n".join([f"agent {agent.slug}, from {file}", *dropped, *map(str, findings), "", *changes])))
+        confirm_reviewed(f"May {agent.slug} work by this prompt?", "agents")
+    if severe(findings) and not despite_findings:
+        raise OwnerMustAct(f"the scan of {agent.slug} has severe findings; read them, then add --despite-findings")
+    with_database(store)
+    echo(f"the agent {agent.slug} is installed")
+
+
+def _install_skill(source: str, yes: bool, despite_findings: bool, as_json: bool) -> None:
+    """Show a skill and ask, unless `yes`; then confirm exactly that."""
 
     async def stage(skills: Skills) -> tuple[Pin, str]:
         files, origin = _local(source)
@@ -145,13 +224,17 @@ def with_library(work: Callable[[Skills], Awaitable[Result]], form: Form = SKILL
     """Run `work` with the skills, or by `form` the tool files, of the owner's workspace."""
 
     async def run(database: Database) -> Result:
-        environment = Environment.read(os.environ)
-        config = load(environment.config, os.environ)
-        private, web = config.net.private_allow, config.tools.web
-        fetch = guarded(lambda: Rules.of(private, web.allow_hosts, web.deny_hosts))
-        return await work(Skills(database, Workspace(environment.workspace), SystemClock(), fetch, form))
+        workspace = Workspace(Environment.read(os.environ).workspace)
+        return await work(Skills(database, workspace, SystemClock(), guarded_fetch(), form))
 
     return with_database(run)
+
+
+def guarded_fetch() -> Fetch:
+    """Fetches by the network rules of the configuration."""
+    config = load(Environment.read(os.environ).config, os.environ)
+    private, web = config.net.private_allow, config.tools.web
+    return guarded(lambda: Rules.of(private, web.allow_hosts, web.deny_hosts))
 
 
 def list_tool_files(as_json: AsJson = False) -> None:

@@ -13,6 +13,7 @@ class Scope(StrEnum):
     READ = "read"
     TRIGGER = "trigger"
     MEMORY = "memory"
+    FILES = "files"
     ADMIN = "admin"
 
 

@@ -45,6 +45,8 @@ WAITING = "Nothing is changed yet: the user was asked and sees the change. Tell 
 GRANTED = "The user allowed exactly this in advance: it runs now, and its result comes as a message. Do not repeat it."
 CONSULT_LASTS, CONSULT_POLL_SECONDS = timedelta(minutes=5), 0.5
 """How long a question waits that keeps a call waiting."""
+MAX_CONSULTED, CALL_ENDED = 100, "its call, which ended"
+"""Questions of one call, which have negative ordinals; and who closes one whose call no longer waits."""
 TOGETHER_SECONDS = 0.2
 """Seconds a question waits for others of the same task, to be sent in one message."""
 
@@ -87,15 +89,21 @@ class Questions:
 
         return Policy(own, ask, said, pass_unasked, fork)
 
-    async def consult(self, principal: PrincipalId, caller: Caller, tool: str, preview: str) -> str | None:
-        """Ask the person something for a call that waits; returns what they add to their yes, None for a no."""
+    async def consult(self, principal: PrincipalId, caller: Caller, tool: str, preview: str, number: int) -> str | None:
+        """Ask the person something for a call that waits; returns what they add to their yes, None for a no.
+
+        A call that a crash interrupted, and that runs again, finds its question, and the answer, by its `number`.
+        """
 
         async def ask(tx: Connection) -> ReviewRow:
             asked = await self._person(tx, principal, caller)
             what = tool, {"preview": preview}, preview, Label.UNTRUSTED, ""
-            where = caller.session, caller.address, caller.task, None
+            where = caller.session, caller.address, caller.task, -1 - caller.ordinal * MAX_CONSULTED - number
             question = ReviewQuestion(principal, asked, *what, *where, CONSULT_LASTS, act=ToolClass.ACT, kind="review")
-            return await reviews.ask(tx, question, self.engine.clock.now())
+            found, now = await reviews.ask(tx, question, self.engine.clock.now()), self.engine.clock.now()
+            if found.preview != preview:
+                return await reviews.ask(tx, replace(question, ordinal=None), now)
+            return await reviews.reopen(tx, found, now + CONSULT_LASTS) if found.decided_by == CALL_ENDED else found
 
         row = await self.engine.database.run(ask)
         try:
@@ -105,7 +113,7 @@ class Questions:
                 row = await self.engine.database.run(partial(reviews.lock, review=row.id))
         finally:
             if row.state == "open":
-                end = partial(reviews.decide, review=row.id, asked=row.asked_id, yes=False, by="its call, which ended")
+                end = partial(reviews.decide, review=row.id, asked=row.asked_id, yes=False, by=CALL_ENDED)
                 await asyncio.shield(self.engine.database.run(partial(end, now=self.engine.clock.now())))
         return str((row.response or {}).get("comment", "")) if row.state == "approved" else None
 

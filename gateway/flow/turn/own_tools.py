@@ -19,6 +19,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import own_part
 from gateway.domain.work.plans import Plan, PlanArguments
 from gateway.flow.approvals.questions import Questions
+from gateway.flow.live import ToolProgressed
 from gateway.net.mcp.connections import Connections
 from gateway.sandbox.workshop import Workshop
 from gateway.store.connection.pool import Connection, Database
@@ -74,10 +75,12 @@ class McpSource:
         async def save(path: str, data: bytes) -> str:
             return (await workspace.write(path, data, Label.UNTRUSTED)).path
 
-        ask = partial(self.questions.consult, principal)
-        return McpServers(
-            principal, owner, self.configured, self.database, self.connections, self.credentials, save, self.local, ask
-        )
+        def report(caller: Caller, words: str) -> None:
+            self.questions.engine.live.publish(caller.session, ToolProgressed(caller.ordinal, words))
+
+        person = partial(self.questions.consult, principal), report
+        parts = self.configured, self.database, self.connections, self.credentials, save, self.local
+        return McpServers(principal, owner, *parts, *person)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import binascii
 import json
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from time import monotonic
 from typing import TypeAlias, TypeVar
@@ -35,6 +35,7 @@ from gateway.net.mcp.server import (
     Blob,
     McpEndpoint,
     McpResult,
+    Report,
     ServerError,
     ServerQuestion,
     ToolDefinition,
@@ -56,8 +57,16 @@ FRESH_SECONDS = 30.0
 """The age at which the list of tools is read again before a call, which also shows that the server lives."""
 
 
+PROGRESS_SECONDS, MAX_PROGRESS = 1.0, 100
+"""Between two reports of a call's progress, and the characters of one."""
+
+
 async def decline(_question: ServerQuestion) -> None:
     """The answer where nobody is there to ask."""
+
+
+def ignore(_progress: str) -> None:
+    """The report where nobody looks."""
 
 
 class _Resource(BaseModel):
@@ -122,8 +131,10 @@ class Connection:
         self.tools, self._listed = dict(list(found.items())[:MAX_TOOLS]), monotonic()
         return True
 
-    async def call(self, name: str, arguments: JsonObject, answer: Answer = decline) -> McpResult:
-        """Call the tool; cancelling tells the server. Its questions, while it runs, go to `answer`."""
+    async def call(
+        self, name: str, arguments: JsonObject, answer: Answer = decline, report: Report = ignore
+    ) -> McpResult:
+        """Call the tool; cancelling tells the server. Its questions go to `answer`, and its progress to `report`."""
         if extra := self._extras.get(name):
             try:
                 wanted = extra.model_validate(arguments)
@@ -134,12 +145,24 @@ class Connection:
             async with self._session(None) as session:
                 return await self._translated(_read(session, wanted))
         request = types.CallToolRequest(params=types.CallToolRequestParams(name=name, arguments=dict(arguments)))
+        reported = -PROGRESS_SECONDS
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            nonlocal reported
+            if monotonic() - reported >= PROGRESS_SECONDS:
+                reported = monotonic()
+                report(
+                    one_line(f"{progress:g}{'' if total is None else f' of {total:g}'} {message or ''}", MAX_PROGRESS)
+                )
+
         self._answers.append(answer)
         try:
             async with self._session(None) as session:
                 for _ in range(MAX_ROUNDS):
                     # Not `session.call_tool`, which compiles a schema of the server's to check the server's own answer.
-                    result = await self._translated(session.send_request(request, _CALLED))
+                    result = await self._translated(
+                        session.send_request(request, _CALLED, progress_callback=progressed)
+                    )
                     if isinstance(result, types.CallToolResult):
                         return _result(result.content, result.structured_content, failed=result.is_error)
                     asked = (result.input_requests or {}).items()
@@ -279,7 +302,7 @@ async def _read(session: ClientSession, wanted: _Resource | _Prompt) -> McpResul
             pages = [await session.list_prompts()]
         case _Prompt(name=name, arguments=arguments):
             got = await session.get_prompt(name, arguments)
-            return _result([each.content for each in got.messages])
+            return replace(_result([each.content for each in got.messages]), prompt=True)
     listed = [page.model_dump(mode="json", by_alias=True, exclude_none=True, include=_LISTS) for page in pages]
     return McpResult("", structured=listed)
 

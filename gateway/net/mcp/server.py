@@ -63,12 +63,13 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class McpResult:
-    """The result of a call; `failed` if the tool says so."""
+    """The result of a call; `failed` if the tool says so, `prompt` if it is a prompt's text."""
 
     text: str
     blobs: tuple[Blob, ...] = ()
     structured: Json = None
     failed: bool = False
+    prompt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,8 @@ class ServerQuestion:
 
 Answer = Callable[[ServerQuestion], Awaitable[JsonObject | None]]
 """Asks the person; returns the values of the fields, None for a no."""
+Report = Callable[[str], None]
+"""Shows how far a call is, in the server's words."""
 
 MAX_NAME = 64
 MAX_DESCRIPTION, MAX_WORDS, MAX_SCHEMA = 1_000, 200, 4_000

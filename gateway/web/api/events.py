@@ -114,7 +114,7 @@ async def _event(site: Site, event: live.LiveEvent) -> dict[str, Json] | None:
             return await _stored(site, id)
         case live.TurnEnded():
             return {"type": "turn_ended"}
-        case live.ThinkingWritten() | live.SessionReplaced() | live.Overrun():
+        case live.ThinkingWritten() | live.ToolProgressed() | live.SessionReplaced() | live.Overrun():
             return None
         case _:
             assert_never(event)

@@ -90,10 +90,10 @@ class Entries:
     wordings: Callable[[], Mapping[str, Wording]] = dict
     acts: bool = False
 
-    def draw(self, row: MessageRow, other: MessageRow | None, running: bool, questions: Sequence[str] = ()) -> Markup:
+    def draw(self, row: MessageRow, other: MessageRow | None, running: str, questions: Sequence[str] = ()) -> Markup:
         """Draw a row; `other` belongs to it: the result of a call, or the last message that it answers.
 
-        `questions` are the cards of those that a notice asks and that are open.
+        `running` says how far a call is. `questions` are the cards of those that a notice asks and that are open.
         """
         part, id = self.pages.message, id_of(row)
         match row.kind:
@@ -176,11 +176,11 @@ def running_todo_list(shown: Sequence[tuple[MessageRow, MessageRow | None]]) -> 
     return []
 
 
-def _card(row: MessageRow, result: MessageRow | None, wording: Wording | None, *, running: bool) -> ToolCard:
+def _card(row: MessageRow, result: MessageRow | None, wording: Wording | None, *, running: str) -> ToolCard:
     words = worded(wording, row.text, done=result is not None) if wording else ""
     card = partial(ToolCard, id_of(row), (row.tool if words else tool_title(row.tool or "")) or "", words, row.text)
     if result is None:
-        return card(None, "running", "running") if running else card(None, "unknown", "interrupted")
+        return card(None, "running", running) if running else card(None, "unknown", "interrupted")
     took = f"{(result.created_at - row.created_at).total_seconds() * 1000:.0f} ms"
     shown, state, remark = _read_result(result.text)
     if state == "asks":

@@ -104,8 +104,9 @@ class Thread:
         self._entries_of = Entries(pages, markdown, wordings, acts)
         self._greeting = greeting
         self._entries: dict[str, str] = {}
-        self._made: dict[tuple[MessageRow, MessageRow | None, bool, tuple[str, ...]], str] = {}
+        self._made: dict[tuple[MessageRow, MessageRow | None, str, tuple[str, ...]], str] = {}
         self._running = False
+        self._progress: dict[int | None, str] = {}
         self._text = ""
         self._thinking = ThinkingView(pages)
         self._awaited = ""
@@ -132,8 +133,10 @@ class Thread:
                 return False
             case live.ToolStarted():
                 self._start_over()
+            case live.ToolProgressed(ordinal, words):
+                self._progress[ordinal] = words
             case live.TurnStarted() | live.TurnEnded():
-                self._running = isinstance(event, live.TurnStarted)
+                self._running, self._progress = isinstance(event, live.TurnStarted), {}
                 self._start_over()
             case live.ToolEnded() | live.MessageStored() | live.SessionReplaced() | live.Overrun():
                 pass
@@ -223,7 +226,7 @@ class Thread:
         }
         belonging |= {(row.answered_by, None): row for row in rows if row.answered_by}
         shown = [(row, belonging.get(_key(row))) for row in with_doubts(rows) if row.kind != "tool_result"]
-        made = {(row, other, self._running and other is None, _asked(row, cards)): "" for row, other in shown}
+        made = {(row, other, self._state(row, other), _asked(row, cards)): "" for row, other in shown}
         for key in made:
             made[key] = self._made.get(key) or str(self._entries_of.draw(*key))
         self._made = made
@@ -238,6 +241,10 @@ class Thread:
         steps = running_todo_list(shown)
         todo = {TODO_LIST: str(self._pages.message("todo", TODO_LIST, steps))} if steps else {}
         return entries | todo | {LIVE: str(self._pages.message("live"))}
+
+    def _state(self, row: MessageRow, result: MessageRow | None) -> str:
+        """How far a call is while it runs; "" for what doesn't run."""
+        return self._progress.get(row.ordinal, "running") if self._running and result is None else ""
 
 
 def _asked(row: MessageRow, cards: Mapping[str, str]) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ SCOPES = {
     Scope.READ: "read the status and metrics",
     Scope.TRIGGER: "queue tasks for the agent",
     Scope.MEMORY: "use a memory of its own",
+    Scope.FILES: "read the folder shared/",
     Scope.ADMIN: "everything above, and run the gateway",
 }
 

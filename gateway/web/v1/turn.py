@@ -155,7 +155,7 @@ class _Listener:
                 self._mine = False
             case live.TextWritten() | live.TextDropped() | live.ToolStarted():
                 pass  # of another turn
-            case live.ThinkingWritten() | live.ModelAwaited() | live.ToolEnded():
+            case live.ThinkingWritten() | live.ModelAwaited() | live.ToolProgressed() | live.ToolEnded():
                 pass
             case live.MessageStored() | live.SessionReplaced():
                 pass

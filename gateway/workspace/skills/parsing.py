@@ -14,7 +14,7 @@ class BadSkill(SupaclawError):
 
 
 MAX_HEAD, MAX_YAML_DEPTH = 16 * 1024, 50
-MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
+MAX_NAME, MAX_DESCRIPTION = 64, 1024
 NO_VERSION = "1.0.0"
 
 _HEAD = re.compile(r"\A\ufeff?\s*---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -38,26 +38,23 @@ class Skill:
 
 
 def parse(text: str) -> Skill:
-    """Check it by the rules of agentskills.io, but that further fields, long descriptions and `_` are let be.
+    """Check it by the rules of agentskills.io, but accept further fields, long texts and names as people write them.
 
     Raises `BadSkill`.
     """
     fields, body = front_matter(text, "SKILL.md")
-    name, description = _valid_name(fields.get("name")), fields.get("description")
+    name, description = plain_name(fields.get("name") or fields.get("slug")), fields.get("description")
     if not isinstance(description, str) or not description.strip():
         raise BadSkill("Its description must be a text; add a line such as: description: Writes weekly notes")
-    compatibility = fields.get("compatibility", "")
-    if not isinstance(compatibility, str) or len(compatibility) > MAX_COMPATIBILITY:
-        raise BadSkill(f"Its compatibility must be a text of at most {MAX_COMPATIBILITY} characters.")
     nested = fields.get("metadata")
     version = fields.get("version") or (nested.get("version") if isinstance(nested, dict) else None) or NO_VERSION
     about = tuple((_line(key), _line(value)) for key, value in _flat(fields) if key not in _OWN)
     return Skill(name, one_line(description, MAX_HEAD), _line(version), about, body)
 
 
-def _valid_name(written: object) -> str:
-    """The name in the form that folders have: `Weekly_notes` is `weekly-notes`."""
-    name = re.sub(r"[\s_.-]+", "-", written.strip().lower()).strip("-") if isinstance(written, str) else ""
+def plain_name(written: object) -> str:
+    """The name in the form that folders have: `Weekly notes (new)` is `weekly-notes-new`. Raises `BadSkill`."""
+    name = re.sub(r"[\s_.,:;&+()'!-]+", "-", written.lower()).strip("-") if isinstance(written, str) else ""
     if not is_name(name):
         raise BadSkill(
             f"Its name must be a-z, 0-9 and single hyphens, at most {MAX_NAME} characters; "
@@ -114,7 +111,7 @@ def as_meant(head: str) -> str:
 
 
 def _continues(line: str, indent: int) -> bool:
-    return not line.strip() or len(line) - len(line.lstrip()) > indent
+    return not line.strip() or len(line) - len(line.lstrip()) > indent or line[:1] in "}]"
 
 
 def _is_yaml(field: re.Match[str], more: Sequence[str]) -> bool:
@@ -161,7 +158,7 @@ def plain_yaml(text: str, what: str) -> object:
         cure = "write key: value, and put quotes around values with signs"
         raise BadSkill(f"{what} is not valid YAML{line}: {one_line(error.problem or '', 80)}; {cure}.") from error
     except (yaml.YAMLError, RecursionError, ValueError, TypeError) as error:
-        raise BadSkill(f"{what} is not valid YAML.") from error
+        raise BadSkill(f"{what} is not valid YAML; delete control characters and other rare signs in it.") from error
 
 
 def _flat(fields: dict[object, object]) -> Iterator[tuple[str, object]]:

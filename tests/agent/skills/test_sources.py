@@ -1,10 +1,11 @@
+import json
 from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.agent.skills.sources import gather, guarded, no_fetch, places
+from gateway.agent.skills.sources import find, gather, guarded, no_fetch, places
 from gateway.domain.errors import SupaclawError
 from gateway.net.addresses import Rules
 from gateway.workspace.skills.folder import pack
@@ -43,6 +44,8 @@ async def github() -> AsyncIterator[GitHub]:
         "https://github.com/ada/many/blob/main/skills/pdf/SKILL.md",
         "https://github.com/ada/many/raw/main/skills/pdf/SKILL.md",
         "https://raw.githubusercontent.com/ada/many/feature/x/skills/pdf/SKILL.md",
+        "https://skills.sh/ada/many/pdf",
+        "https://skills.sh/ada/one/other-name",
     ],
 )
 async def test_every_form_of_a_link_leads_to_the_whole_folder(github: GitHub, link: str) -> None:
@@ -111,6 +114,19 @@ async def test_any_other_address_is_refused_unasked(github: GitHub, link: str) -
     assert github.asked == []
 
 
+async def test_what_an_index_lists_can_be_installed_by_its_link(github: GitHub) -> None:
+    hits = [("ada/many", "pdf"), ("elsewhere.example", "pdf"), ("ada/many", "../x"), ("ada/many?a=b/c", "x")]
+    rows = [{"source": source, "skillId": id, "name": "Reads\nPDF", "installs": 7} for source, id in hits]
+    github.raw["skills.sh/api/search"] = json.dumps({"skills": rows}).encode()
+    [found] = await find("pdf & more", github.fetch)
+    assert found == {"name": "Reads PDF", "installs": 7, "link": "https://skills.sh/ada/many/pdf"}
+    assert github.asked == ["https://skills.sh/api/search?q=pdf+%26+more&limit=20"]
+    assert (await gather(str(found["link"]), github.fetch))["SKILL.md"] == PDF
+    github.raw["skills.sh/api/search"] = b"<html>"
+    with pytest.raises(BadSkill, match="can't be read"):
+        await find("pdf", github.fetch)
+
+
 async def test_an_answer_that_is_no_archive_or_no_gist(github: GitHub) -> None:
     github.raw["codeload.github.com/ada/odd/zip/HEAD"] = b"<html>"
     github.raw["api.github.com/gists/odd"] = b"[]"
@@ -127,7 +143,7 @@ async def test_a_release_without_a_folder_around_it(github: GitHub) -> None:
 
 @given(st.text(max_size=100), st.lists(st.text(max_size=20), max_size=6))
 def test_no_link_leads_anywhere_but_to_github(text: str, parts: list[str]) -> None:
-    hosts = ("github.com", "gist.github.com", "raw.githubusercontent.com", "codeload.github.com")
+    hosts = ("github.com", "skills.sh", "gist.github.com", "raw.githubusercontent.com", "codeload.github.com")
     for link in (text, *(f"https://{host}/{'/'.join(parts)}" for host in hosts)):
         try:
             found = places(link)

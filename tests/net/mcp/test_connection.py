@@ -129,7 +129,7 @@ async def test_it_reaches_the_hosts_of_its_entry_alone(local: Local) -> None:
     async def not_called(*_: object) -> Any:
         raise AssertionError("nothing is asked of the server")
 
-    calls = McpCalls(pinned, not_called, not_called, not_called, 60)
+    calls = McpCalls(pinned, not_called, not_called, not_called, not_called, not_called, 60)
     assert await calls.kind(AnyArguments(what="x"), CALLER) is ToolClass.SEND
     assert (await calls.change(AnyArguments(what="x"), CALLER)).preview.startswith(
         "Call a tool of w, which reaches b.example:1."

@@ -50,6 +50,28 @@ async def call(session: ClientSession, name: str, **arguments: object) -> tuple[
     return bool(result.is_error), json.loads(result.content[0].text)
 
 
+async def test_a_token_for_files_reads_the_shared_folder_and_nothing_else(web: Web) -> None:
+    root = web.backend.files.root
+    shared = root / "shared"
+    (shared / "notes").mkdir(parents=True)
+    (shared / "notes/a.md").write_text("Zebras")
+    (root / "private.md").write_text("Lions")
+    (shared / "link.md").symlink_to(root / "private.md")
+    async with over_http(web, await agent(web, "reader", "files")) as session:
+        listed = (await session.list_tools()).tools
+        assert [(each.name, each.annotations and each.annotations.read_only_hint) for each in listed] == [
+            ("list_files", True),
+            ("read_file", True),
+        ]
+        result = await session.call_tool("list_files", {"depth": 2})
+        assert {entry["name"] for entry in (result.structured_content or {})["entries"]} >= {"notes", "notes/a.md"}
+        assert (await call(session, "read_file", path="notes/a.md"))[1]["content"] == "Zebras"
+        for path in ("../private.md", "link.md", "/etc/passwd"):
+            assert "Lions" not in str(await call(session, "read_file", path=path))
+        assert (await call(session, "write_file", path="b.md", content="x"))[0]
+    assert not (shared / "b.md").exists()
+
+
 async def test_the_tools_work_over_http_within_the_tokens_reach(web: Web) -> None:
     a, b = await agent(web, "a"), await agent(web, "b")
     theirs, own = await remember(web, b, "Zebras of b"), await owners(web, "Zebras of the house")

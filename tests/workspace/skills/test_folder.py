@@ -226,13 +226,22 @@ def test_the_version_is_text_and_1_0_0_where_the_file_has_none(more: str, versio
         (skill_md("a" * 65), "name must be"),
         (skill_md("[x]"), "name must be"),
         (skill_md(description="''"), "description must be"),
-        (skill_md(more=f"compatibility: {'x' * 501}\n"), "compatibility must be"),
+        (skill_md(description="a\x80"), "delete control characters"),
     ],
 )
 def test_what_is_no_skill_is_refused_in_one_line(text: str, told: str) -> None:
     with pytest.raises(BadSkill, match=told) as refused:
         parse(text)
     assert "\n" not in str(refused.value)
+
+
+def test_heads_of_other_programs_are_read_as_they_are() -> None:
+    openclaw = parse('---\nslug: parcel\ndescription: Tracks.\nmetadata: {\n  "x": {"bins": ["node"]}\n}\n---\n')
+    assert (openclaw.name, openclaw.about[0]) == ("parcel", ("metadata.x", "{'bins': ['node']}"))
+    claude = parse(
+        skill_md("PDF Merge & Split (new)", more=f"compatibility: {'x' * 900}\nallowed-tools: Read, Bash(git:*)\n")
+    )
+    assert (claude.name, claude.about[0]) == ("pdf-merge-split-new", ("allowed-tools", "Read, Bash(git:*)"))
 
 
 @pytest.mark.parametrize(
