@@ -15,9 +15,9 @@ from typing import Annotated
 
 import typer
 
+from gateway.app.installation import Checkout, Folder, Program, Version, find_installation, program_of, run
 from gateway.app.storage.database import reach
 from gateway.cli.connections.local_gateway import START_SECONDS, LocalGateway, gateway_address
-from gateway.cli.process.installation import Checkout, Folder, Program, Version, find_installation, program_of, run
 from gateway.cli.process.service import active_service
 from gateway.cli.terminal.console import echo, show_after_a_second
 from gateway.config.data.instance import known_instance_id, running_pid

@@ -89,7 +89,7 @@ select id, entry_id, text from messages where principal_id = $1 and id in (
 
 
 _KEPT = ["addresses", "audit", "inbox", "pairings", "synced_files", "usage"]
-"""Who they are, who decided what, sums of costs, and which objects the next synchronisation deletes."""
+"""Accounts, decisions, sums of costs, and the objects that the next synchronisation deletes."""
 _PERSONAL = """
 select c.relname::text as name from pg_attribute a join pg_class c on c.oid = a.attrelid
 where c.relnamespace = 'supaclaw'::regnamespace and c.relkind = 'r' and a.attname = 'principal_id'

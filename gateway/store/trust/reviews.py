@@ -28,7 +28,7 @@ BUDGET = "task_budget"
 DOUBT = "call_in_doubt"
 """The question of a task whose call may have run before a crash."""
 EXPORT_MINE, ERASE_MINE = "export_my_data", "erase_my_data"
-"""What a member asks for with /mydata."""
+"""The calls that a member asks for with /mydata."""
 ERASE_MEMBER = "erase_member"
 """The question to the owner that follows from the latter."""
 _NUMBER = re.compile(r"[Aa]?(\d{1,18})", re.ASCII)
