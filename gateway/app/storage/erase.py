@@ -104,10 +104,11 @@ async def erase(
         note_erasure_finished(data, memory)
 
 
-_STAYS = (
-    "What stays: your access and account, sums of costs, who approved what and when, and what you said in groups. What "
-    "your messenger and the models' providers have isn't erased here"
-)
+_RECEIPT = """\
+All that was yours here is erased: {sessions} conversations with {messages} messages, {memories} rows of memory, \
+{schedules} reminders, {secrets} secrets, {files} files.
+What stays: your access and account, sums of costs, who approved what and when, and what you said in groups. \
+Your messenger and the models' providers have what they have."""
 
 
 async def erase_person(environment: Environment, config: Config, account: str, agree: Callable[[str], None]) -> str:
@@ -132,10 +133,9 @@ async def erase_person(environment: Environment, config: Config, account: str, a
             shutil.rmtree(folder, ignore_errors=True)
         rows = await database.run(lambda tx: erasing.erase_person(tx, member.id))
         await erasing.vacuum(database)
-        counted = ", ".join(f"{count} of {table}" for table, count in sorted(rows.items()))
-        backups = [f"still in the backup of {saved}, unless that is deleted" for saved in recorded_backups(data)]
-        receipt = "; ".join([f"All that was yours here is erased: {files} files; rows: {counted}. {_STAYS}", *backups])
-        await database.run(lambda tx: _hand_in(tx, member.id, f"{receipt}.", enabled_channels(config.channels)))
+        held = [f"The backup of {saved} has it until that is deleted." for saved in recorded_backups(data)]
+        receipt = " ".join([_RECEIPT.format_map({**rows, "files": files}), *held])
+        await database.run(lambda tx: _hand_in(tx, member.id, receipt, enabled_channels(config.channels)))
     return receipt
 
 

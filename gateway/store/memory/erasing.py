@@ -201,7 +201,7 @@ async def erase_person(tx: Connection, person: PrincipalId) -> Counter[str]:
     counts = " union all ".join(_COUNT.format(table=table) for table in tables)
     found = await tx.fetch(f"with {gone} {counts}", person, new)
     await tx.execute("delete from memory_gone where principal_id = $1", person)
-    return +Counter({row["name"]: row["rows"] for row in found})
+    return Counter({row["name"]: row["rows"] for row in found})
 
 
 async def vacuum(database: Database) -> None:
