@@ -7,21 +7,16 @@ from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.principals import Label, Role
 from gateway.store.trust.reviews import ERASE_MINE, EXPORT_MINE, ReviewQuestion
 
-USAGE = (
-    "Write /mydata export for a file with your conversations and memories, or /mydata erase to have all that is yours "
-    "erased here. You are asked before either happens."
-)
+USAGE = "Write /mydata export for a file with all that is yours here, or /mydata erase to have it erased. I ask first."
 OWNER = "You have `supaclaw export DIR` for all, and `supaclaw memories forget NUMBER --erase` for what was said."
 PRIVATE = "Write /mydata yourself, in your private chat with me."
+ERASE = """\
+The owner is asked to erase your conversations, memories, files, reminders and secrets. It needs the gateway stopped:
+until the owner does it nothing is gone. Your access, sums of costs, who approved what and when, and what you said in
+groups stay. Messengers, models' providers and backups keep what they have."""
 ASKED = {
     "export": (EXPORT_MINE, "A file with all your conversations and memories is sent to this chat."),
-    "erase": (
-        ERASE_MINE,
-        "The owner is asked to erase all that is yours here: conversations, memories, files, reminders, secrets. It "
-        "needs the gateway stopped for some minutes, so until the owner does it nothing is gone.\n"
-        "What stays: your access and account, sums of costs, who approved what and when, and what you said in groups. "
-        "What others have isn't erased: your messenger, the models' providers, backups until they are deleted.",
-    ),
+    "erase": (ERASE_MINE, ERASE),
 }
 
 

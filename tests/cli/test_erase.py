@@ -295,7 +295,7 @@ def test_all_that_is_a_members_is_erased_and_nobody_elses_and_they_get_the_recei
     assert "add --yes to confirm" in refused.err
     assert "telegram:1 isn't a member's account" in not_theirs.err
     assert (done.code, again.code) == (0, 0), done.err + again.err
-    assert "1 conversations with 5 messages" in done.out
+    assert "5 messages in 1 conversations" in done.out
     assert before == {name: run(dsn, owners.format(name), eve["id"])[0]["n"] for name in before}
     for name in before.keys() - {"audit"}:
         left = run(dsn, f"select t::text as row from {name} t where principal_id = $1 and t::text ~* $2", *eve, IN_ROWS)

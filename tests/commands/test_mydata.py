@@ -28,7 +28,7 @@ async def test_a_yes_sends_all_that_is_the_members_and_nothing_else(database: Da
         assert path.channel.taken == []
         await path.ask("/approve A1", **MINE)
         await path.channel.until(lambda texts: any("in the file below" in text for text in texts))
-        assert "/mydata export for a file" in await path.ask("/mydata", **MINE)
+        assert "Write /mydata export" in await path.ask("/mydata", **MINE)
         assert "private chat" in await path.ask("/mydata export", sender=MEMBER, chat="-5", private=False)
         assert "supaclaw export DIR" in await path.ask("/mydata export")
     assert "You wrote /mydata." in card

@@ -105,10 +105,9 @@ async def erase(
 
 
 _RECEIPT = """\
-All that was yours here is erased: {sessions} conversations with {messages} messages, {memories} rows of memory, \
-{schedules} reminders, {secrets} secrets, {files} files.
-What stays: your access and account, sums of costs, who approved what and when, and what you said in groups. \
-Your messenger and the models' providers have what they have."""
+Erased: all that was yours, {messages} messages in {sessions} conversations, {memories} rows of memory, {files} files.
+What stays: your access and account, sums of costs, who approved what and when, and what you said in groups.
+Messengers and models' providers keep what they have."""
 
 
 async def erase_person(environment: Environment, config: Config, account: str, agree: Callable[[str], None]) -> str:
@@ -129,8 +128,8 @@ async def erase_person(environment: Environment, config: Config, account: str, a
         folders = [data / name / str(member.id) for name in ("principals", INDEX_FOLDER, REPLACED)]
         folders += [data / "forks" / str(row["id"]) for row in forks]
         files = sum(path.is_file() for path in folders[0].rglob("*"))
-        for folder in folders:
-            shutil.rmtree(folder, ignore_errors=True)
+        for folder in filter(Path.exists, folders):
+            shutil.rmtree(folder)
         rows = await database.run(lambda tx: erasing.erase_person(tx, member.id))
         await erasing.vacuum(database)
         held = [f"The backup of {saved} has it until that is deleted." for saved in recorded_backups(data)]

@@ -34,10 +34,7 @@ from gateway.workspace.files.paths import WorkspaceError
 
 MAX_CHARS = 2_000
 """The limit of a result in characters."""
-EXPORTED = (
-    "{}, in the file below. Not in it: your files, which I send when you ask for them, your reminders and secrets, and "
-    "what you said in groups. Nothing was erased."
-)
+EXPORTED = "{}, in the file below, without files (ask me for one), reminders, secrets, and what you said in groups."
 NOT_THIS = "This is not the call that was approved; nothing was done."
 
 
@@ -77,11 +74,10 @@ class Approval:
 
     async def _exported(self, review: ReviewRow, files: list[FileId]) -> ToolOutcome:
         """Put a member's data among their files, and the file's id into `files`; the outcome is the receipt."""
-        person, clean = review.principal_id, self.proactive.outbound.clean
-        packed, counted = await archive(self.engine.database, person, clean)
+        person, name = review.principal_id, f"my-data-{review.name}.zip"
+        packed, counted = await archive(self.engine.database, person, self.proactive.outbound.clean)
         try:
-            workspace = self.workspaces.of(person)
-            written = await workspace.write(f"my-data-{review.name}.zip", packed, Label.UNTRUSTED, unlocked=True)
+            written = await self.workspaces.of(person).write(name, packed, Label.UNTRUSTED, unlocked=True)
         except WorkspaceError as error:
             return ToolOutcome(f"It couldn't be written: {error}", Label.KNOWN)
         row = await self.engine.database.run(lambda tx: record_file(tx, person, written, Label.UNTRUSTED))

@@ -39,14 +39,14 @@ async def vouch_files(tx: Connection, review: ReviewRow, own: Label, _now: datet
     return f"Vouched for {len(paths)} file{'s' * (len(paths) != 1)}; /new starts a conversation that trusts them."
 
 
+ERASING = "It needs the gateway stopped, so a yes only shows the command. They get a receipt when it is done."
+
+
 async def ask_to_erase(tx: Connection, review: ReviewRow, _own: Label, now: datetime) -> str:
     """Ask the owner, once, to erase a member's data: it needs the gateway stopped."""
     owner, member = await principals.lock_owner(tx), await principals.get(tx, review.principal_id)
     account = next(iter(await principals.identities(tx, member.id)))
-    preview = (
-        f"{member.name} ({account}) asks you to have all that is theirs erased. This needs the gateway stopped, so a "
-        f"yes only shows the command for it. {member.name} gets a receipt when it is done."
-    )
+    preview = f"{member.name} ({account}) asks you to have all that is theirs erased. {ERASING}"
     what = ERASE_MEMBER, {"account": account}, preview, Label.KNOWN
     question = ReviewQuestion(owner.id, owner.id, *what, lasts=None, act=ToolClass.IRREVERSIBLE)
     if not any(row.digest == question.digest for row in await reviews.list_open(tx, owner.id, now)):

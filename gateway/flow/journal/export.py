@@ -9,8 +9,6 @@ from io import BytesIO
 from typing import Literal
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from pydantic import TypeAdapter
-
 from gateway.agent.memory.remember import Remembering
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import Json
@@ -158,10 +156,7 @@ async def _memory_line(own: Remembering, row: Memory) -> str:
 def times(memory: Memory) -> dict[str, object]:
     """When a memory was learned, when what it says happened, and until when it held."""
     names = ("created_at", "event_at", "valid_to", "superseded_at", "forgotten_at")
-    found: dict[str, object] = TypeAdapter(dict[str, datetime | None]).dump_python(
-        {name: getattr(memory, name) for name in names}, mode="json"
-    )
-    return found
+    return {name: (at := getattr(memory, name)) and at.isoformat() for name in names}
 
 
 def provenance(learned: Sequence[MemorySource], whence: ImportOrigin | None) -> dict[str, object]:
