@@ -195,20 +195,23 @@ class Client:
 
     async def _messages(self, of: Address, oldest: str) -> AsyncIterator[Message]:
         """Yield those of a thread, oldest first, or of a chat, newest first; raises `Undecidable` after 2,000."""
-        cursor: str | None = None
-        for _ in range(10):
-            about: dict[str, Any] = {"oldest": oldest, "cursor": cursor, "limit": 200, "include_all_metadata": True}
-            if of.thread:
-                request = self.web.conversations_replies(channel=of.chat, ts=of.thread, **about)
-            else:
-                request = self.web.conversations_history(channel=of.chat, **about)
-            page = await self.call(request, Page)
+        async for page in self.pages(of, 10, oldest=oldest, limit=200, include_all_metadata=True):
             for message in page.messages:
                 yield message
-            cursor = page.next_cursor
-            if not cursor:
+        if page.next_cursor:
+            raise Undecidable("too many messages came since to tell whether it was shown")
+
+    async def pages(self, of: Address, most: int, seconds: float = ANSWER_SECONDS, **about: Any) -> AsyncIterator[Page]:
+        """Yield at most so many pages of the messages of a thread or a chat; `about` is for Slack's API."""
+        cursor: str | None = None
+        for _ in range(most):
+            if of.thread:
+                request = self.web.conversations_replies(channel=of.chat, ts=of.thread, cursor=cursor, **about)
+            else:
+                request = self.web.conversations_history(channel=of.chat, cursor=cursor, **about)
+            yield (page := await self.call(request, Page, seconds))
+            if not (cursor := page.next_cursor):
                 return
-        raise Undecidable("too many messages came since to tell whether it was shown")
 
     async def close(self) -> None:
         """Close the HTTP session; the next call opens another."""

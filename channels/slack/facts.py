@@ -103,9 +103,7 @@ def facts_in_file(path: Path) -> Mapping[str, str]:
     with suppress(OSError, ValueError, RecursionError):
         found = json.loads(path.read_text("utf-8"))
         if isinstance(found, dict):
-            return {
-                str(name): str(value) for name, value in found.items() if storable(text := f"{name}{value}") == text
-            }
+            return {str(key): str(value) for key, value in found.items() if storable(text := f"{key}{value}") == text}
     return {}
 
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from channels.slack.client import BRIEF_SECONDS, Client
 from channels.slack.markup import readable
-from channels.slack.payloads import File, Message, Page
+from channels.slack.payloads import File, Message
 from gateway.domain.channels.platform import PlatformError
 from gateway.domain.conversation.inbound import Address
 
@@ -40,9 +40,8 @@ async def so_far(
 
     In a private chat a single message comes without a name and with its id.
     """
-    told = [
-        each for each in await _messages(client, at) if each.ts < before and each.whole and each.subtype in subtypes
-    ]
+    earlier = [each for each in await _messages(client, at) if each.ts < before]
+    told = [each for each in earlier if each.whole and each.subtype in subtypes]
     if not told:
         return NO_THREAD
     names = await names_of(message.user or "" for message in (told[0], *reversed(told[1:])))
@@ -59,18 +58,10 @@ async def so_far(
 async def _messages(client: Client, at: Address) -> list[Message]:
     """Those of the thread, oldest first, as far as Slack gives them within `BRIEF_SECONDS`."""
     found: dict[str, Message] = {}
-    cursor: str | None = None
     with suppress(PlatformError, TimeoutError):
         async with asyncio.timeout(BRIEF_SECONDS):
-            for _ in range(MAX_PAGES):
-                request = client.web.conversations_replies(
-                    channel=at.chat, ts=at.thread, limit=PAGE_MESSAGES, cursor=cursor
-                )
-                page = await client.call(request, Page, BRIEF_SECONDS)
+            async for page in client.pages(at, MAX_PAGES, BRIEF_SECONDS, limit=PAGE_MESSAGES):
                 found |= {message.ts: message for message in page.messages}
-                cursor = page.next_cursor
-                if not cursor:
-                    break
     return [found[ts] for ts in sorted(found)]
 
 

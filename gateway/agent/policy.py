@@ -1,15 +1,17 @@
 """The rule for tool calls: which run by themselves, which need a person's approval, and which never run."""
 
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field
 from enum import Enum, auto
+from textwrap import indent
 from typing import TypeAlias, assert_never
 
-from gateway.domain.conversation.tools import ArgumentRole, Caller, Change, ToolClass, ToolFailed
+from gateway.domain.conversation.diff import for_chat
+from gateway.domain.conversation.tools import AnyTool, ArgumentRole, Caller, Change, ToolClass, ToolFailed
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.work.plans import Source
+from gateway.domain.work.plans import PLANNED_CALLS, AskedCall, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +110,58 @@ class Case:
         return self.label <= self.own and not self.fork
 
 
-Slots: TypeAlias = Sequence[tuple[ArgumentRole | None, Source]]
-"""For each argument of a planned call, its role and where its value comes from."""
+Slot: TypeAlias = tuple[ArgumentRole | None, Source]
+"""The role of an argument of a planned call, and where its value comes from."""
+Slots: TypeAlias = Collection[Slot]
 
 
 @dataclass(frozen=True, slots=True)
 class FilledCall:
-    """A call that fills a step of a plan: its arguments as JSON text, and where their values come from."""
+    """A call: its arguments as JSON text, and where their values come from if it fills a step of a plan.
+
+    `step` is 0 if it fills none. `first`: no earlier call of the plan has acted.
+    """
 
     arguments: str
-    slots: Slots = ()
+    sources: Mapping[str, Slot] = field(default_factory=dict)
+    step: int = 0
+    first: bool = False
+    following: Callable[[], AsyncIterator[tuple[AnyTool, "FilledCall"]]] | None = None
+    """The calls of the next steps, as long as their values are known."""
+
+    @property
+    def slots(self) -> Slots:
+        """Those of its arguments."""
+        return tuple(self.sources.values())
+
+    def why_asked(self, kind: ToolClass) -> str:
+        """The arguments that need a question, if it fills a step, or else its class."""
+        found = [
+            f"{name} ({role or 'no role'}): {source if FITTING[role] else 'always asks'}"
+            for name, (role, source) in self.sources.items()
+            if source not in FITTING[role]
+        ]
+        return "; ".join(found) or f"its class: {kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAct:
+    """A call of a plan that would act; `why` it needs a question, "" if it needs none."""
+
+    call: AskedCall
+    preview: str
+    why: str
+
+
+def together(planned: Sequence[PlannedAct]) -> Act | None:
+    """One act of several calls, for one question; None if none of them needs one, or if a chat can't show it whole."""
+    reasons = [each.why and f", because of {each.why}" for each in planned]
+    shown = [
+        f"Step {each.call.step}{why}\n{indent(each.preview, '  ')}" for each, why in zip(planned, reasons, strict=True)
+    ]
+    if len(planned) < 2 or not any(reasons) or for_chat(preview := "\n".join(shown))[1]:
+        return None
+    return Act(PLANNED_CALLS, {"calls": [asdict(each.call) for each in planned]}, ToolClass.ACT, Change(preview))
 
 
 FITTING: Mapping[ArgumentRole | None, Set[Source]] = {

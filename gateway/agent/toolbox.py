@@ -1,43 +1,48 @@
 """The toolbox: runs the tool calls of a model, and answers the model even if a call fails."""
 
-import asyncio
 import difflib
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence, Set
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
-from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from gateway.agent.policy import LEAVES, Act, Case, Decision, FilledCall, Policy, Slots, decide, words_of
+from gateway.agent.policy import Act, FilledCall, Policy, together
 from gateway.agent.tool_sources import (
     ALWAYS_LISTED,
     FIND_TOOLS,
     NamedTools,
     ToolSource,
     can_plan,
-    explained_arguments,
     found_in,
     offers_of,
     short_spec,
     shown_specs,
     spec_of,
 )
-from gateway.domain.conversation.diff import written_out
+from gateway.agent.verdicts import (
+    Verdicts,
+    attempted,
+    change_of,
+    class_of,
+    error_text,
+    given_in,
+    limited,
+    parsed,
+    written_change,
+)
 from gateway.domain.conversation.model import Image, ToolCall, ToolSpec
 from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Labelled, ToolClass, ToolFailed, Wording
 from gateway.domain.conversation.transcript import Entry
-from gateway.domain.errors import INTERRUPTIONS, DatabaseDown, SupaclawError
+from gateway.domain.errors import DatabaseDown
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.work.plans import PLAN
 from gateway.domain.work.todo_lists import TODO
 from gateway.domain.work.trees import TREE_TOOLS
-
-T = TypeVar("T")
 
 Spill = Callable[[str, str, Label], Awaitable[str]]
 """Stores a text of this label under a proposed path; returns the path at which a tool can read it."""
@@ -48,8 +53,8 @@ Watch = Callable[[], AbstractAsyncContextManager[list[str]]]
 TodoCheck = Callable[[str, Caller], Awaitable[str | None]]
 """Why a run may not call this tool before it has written a to-do list, for the model; None if it may."""
 
-FillCall = Callable[[AnyTool, ToolCall, Caller], Awaitable[FilledCall | None]]
-"""A call as a plan has it; None for one that fills no step of a plan. Raises `ToolFailed`."""
+FillCall = Callable[[AnyTool, ToolCall, Caller], AbstractAsyncContextManager[FilledCall]]
+"""Surrounds the question about a call, with the call as a plan has it. Raises `ToolFailed`."""
 
 
 @asynccontextmanager
@@ -173,15 +178,15 @@ class Toolbox:
         if (tool := self.tool(call.name)) is None:
             return None
         try:
-            arguments = _parse(tool, call.arguments)
+            arguments = parsed(tool, call.arguments)
         except ToolFailed:
             return None
         try:
-            kind = await _limited(tool, caller, _class(tool, arguments, caller)) or ToolClass.ACT
-            change = await _limited(tool, caller, _change(tool, arguments, caller))
+            kind = await limited(tool, caller, class_of(tool, arguments, caller)) or ToolClass.ACT
+            change = await limited(tool, caller, change_of(tool, arguments, caller))
         except ToolFailed:
             kind, change = ToolClass.ACT, None
-        return Act(tool.name, _given(arguments), kind, change or _written_out(tool, arguments))
+        return Act(tool.name, given_in(arguments), kind, change or written_change(tool, arguments))
 
     async def run(
         self, call: ToolCall, caller: Caller, *, approval: ApprovedCall | None = None, again: bool = False
@@ -221,62 +226,34 @@ class Toolbox:
         """The result of the tool, or of the question whether it may run. The tool starts right after the fence, whose
         wait for the database isn't in the tool's time.
         """
-        fill = self.fill if approval is None and can_plan(self.tools, self.sources) else None
-        filled = (await fill(tool, call, caller) if fill else None) or FilledCall(call.arguments)
-        arguments = _parse(tool, filled.arguments)
         if approval is not None:
-            await _limited(tool, caller, _require_unchanged(tool, arguments, caller, approval))
-        elif asked := await _limited(tool, caller, self._question(tool, arguments, caller, call.written, filled.slots)):
-            return asked
+            arguments = parsed(tool, call.arguments)
+            await limited(tool, caller, _require_unchanged(tool, arguments, caller, approval))
+        else:
+            fill = self.fill if can_plan(self.tools, self.sources) else None
+            async with fill(tool, call, caller) if fill else nullcontext(FilledCall(call.arguments)) as filled:
+                arguments = parsed(tool, filled.arguments)
+                if asked := await self._question(tool, arguments, caller, call.written, filled):
+                    return asked
         await (caller.check if tool.effect is Effect.SAFE else caller.fence)()
-        return await _limited(tool, caller, tool.run(arguments, caller))
+        return await limited(tool, caller, tool.run(arguments, caller))
 
     async def _question(
-        self, tool: AnyTool, arguments: BaseModel, caller: Caller, written: bool, slots: Slots
+        self, tool: AnyTool, arguments: BaseModel, caller: Caller, written: bool, filled: FilledCall
     ) -> Labelled | None:
         """The result of asking whether the call may run; None if it may."""
         if self.todo_check and TODO in self._tools and (reason := await self.todo_check(tool.name, caller)):
             raise ToolFailed.own("no_todo", reason)
-        act = await self.required_approval(tool, arguments, caller, written=written, slots=slots)
-        return Labelled.own(await self.policy.ask(act, caller)) if act else None
-
-    async def required_approval(
-        self, tool: AnyTool, arguments: BaseModel, caller: Caller, *, written: bool = False, slots: Slots = ()
-    ) -> Act | None:
-        """The act that a person has to approve before the call runs; None if it may run.
-
-        Raises `ToolFailed` if the call may never run here.
-        """
-        case = Case(
-            kind=await _class(tool, arguments, caller),
-            label=caller.label,
-            own=self.policy.own,
-            attended=caller.address is not None,
-            fork=self.policy.fork,
-            written=written,
-            slots=slots,
-        )
-        match await self._decided(case, tool, arguments, caller):
-            case Decision.ALLOW:
+        verdicts = Verdicts(self.policy)
+        planned = await verdicts.planned(tool, caller, filled)
+        because = {str(each.call.step): each.why for each in planned}
+        if (act := together(planned)) is None:
+            required = verdicts.required_approval(tool, arguments, caller, written=written, slots=filled.slots)
+            if (act := await limited(tool, caller, required)) is None:
                 return None
-            case Decision.REFUSE:
-                why = "may run for the owner only" if case.kind else "does not say what it does, so it may not run here"
-                raise ToolFailed.own("not_allowed", f"{tool.name} {why}.")
-            case Decision.ASK:
-                assert case.kind is not None, "a tool without a class is refused, not asked about"
-                change = await _change(tool, arguments, caller)
-                return None if change is None else Act(tool.name, _given(arguments), case.kind, change)
-
-    async def _decided(self, case: Case, tool: AnyTool, arguments: BaseModel, caller: Caller) -> Decision:
-        """The verdict; the person's own words are looked for only where they matter."""
-        verdict = decide(case)
-        if verdict is Decision.ALLOW and case.attended and case.kind in LEAVES:
-            await self.policy.pass_unasked(caller, None)
-        if verdict is not Decision.ASK or decide(worded := replace(case, worded=True)) is not Decision.ALLOW:
-            return verdict
-        said = list(words_of(_given(arguments), _named(tool)))
-        may_pass = said and all(said) and await self.policy.pass_unasked(caller, said)
-        return decide(worded) if may_pass else verdict
+            because = {str(filled.step): filled.why_asked(act.kind)} if filled.step else {}
+        asked = await limited(tool, caller, self.policy.ask(act, caller))
+        return Labelled.own({**asked, "because": because} if because else asked)
 
     def tool(self, name: str) -> AnyTool | None:
         """The tool with this name, also if no prompt shows it: an approved call is known by its name only."""
@@ -290,81 +267,19 @@ class Toolbox:
 
     async def _shortened(self, tool: AnyTool, text: str, label: Label) -> str:
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-        path = await _attempt(self.spill(f"tool-results/{tool.name}-{digest}.json", text, label))
+        path = await attempted(self.spill(f"tool-results/{tool.name}-{digest}.json", text, label))
         whole: dict[str, Json] = (
-            {"message": f"The whole result could not be stored: {_error_text(path)}"}
+            {"message": f"The whole result could not be stored: {error_text(path)}"}
             if isinstance(path, BaseException)
             else {"path": path, "message": "The result is long; the file at path has all of it."}
         )
         return _to_json({"truncated": True, **whole, "head": text[: tool.max_result // 2]})
 
 
-async def _class(tool: AnyTool, arguments: BaseModel, caller: Caller) -> ToolClass | None:
-    if tool.kind is None or isinstance(tool.kind, ToolClass):
-        return tool.kind
-    kind: ToolClass = await tool.kind(arguments, caller)
-    return kind
-
-
-async def _change(tool: AnyTool, arguments: BaseModel, caller: Caller) -> Change | None:
-    if tool.lasting is None:
-        return _written_out(tool, arguments)
-    change: Change | None = await tool.lasting(arguments, caller)
-    return change
-
-
-def _written_out(tool: AnyTool, arguments: BaseModel) -> Change:
-    return Change(written_out(tool.name, _given(arguments)))
-
-
-def _given(arguments: BaseModel) -> JsonObject:
-    return arguments.model_dump(mode="json", exclude_unset=True)
-
-
-def _named(tool: AnyTool) -> Set[str]:
-    """The names of arguments that the tool declares."""
-    if tool.parameters is None:
-        return set(tool.arguments.model_fields)
-    declared = tool.parameters.get("properties")
-    return set(declared) if isinstance(declared, Mapping) else set()
-
-
 async def _require_unchanged(tool: AnyTool, arguments: BaseModel, caller: Caller, approval: ApprovedCall) -> None:
-    change, kind = await _change(tool, arguments, caller), await _class(tool, arguments, caller)
+    change, kind = await change_of(tool, arguments, caller), await class_of(tool, arguments, caller)
     if kind is not approval.kind or (change is not None and change.base != approval.base):
         raise ToolFailed.own("changed", (change or Change("")).stale)
-
-
-async def _limited(tool: AnyTool, caller: Caller, work: Awaitable[T]) -> T:
-    """The result of `work` within the tool's time limit; every error of the tool becomes `ToolFailed`."""
-    try:
-        async with asyncio.timeout(tool.timeout):
-            result = await _attempt(work)
-    except TimeoutError:
-        await caller.fence()  # raises if the database is silent, too
-        message = f"{tool.name} took longer than {tool.timeout:g} s and was stopped; it may have had an effect."
-        raise ToolFailed.own("timeout", message) from None
-    if isinstance(result, (ToolFailed, *INTERRUPTIONS)):
-        raise result
-    if isinstance(result, BaseException):
-        # An error of other code may quote the text that it was reading.
-        label = Label.OWNER if isinstance(result, SupaclawError) else Label.UNTRUSTED
-        raise ToolFailed(type(result).__name__, _error_text(result), label) from result
-    return result
-
-
-async def _attempt(work: Awaitable[T]) -> T | BaseException:
-    # gather returns an error of any class as a value; a cancellation of the turn still cancels the work and is raised.
-    [outcome] = await asyncio.gather(work, return_exceptions=True)
-    return outcome
-
-
-def _parse(tool: AnyTool, text: str) -> BaseModel:
-    try:
-        arguments: BaseModel = tool.arguments.model_validate_json(text.strip() or "{}")
-    except ValidationError as error:
-        raise ToolFailed.own("invalid_arguments", explained_arguments(tool.name, tool.arguments, error)) from error
-    return arguments
 
 
 def _with_restored(outcome: ToolOutcome, restored: Sequence[str]) -> ToolOutcome:
@@ -374,10 +289,6 @@ def _with_restored(outcome: ToolOutcome, restored: Sequence[str]) -> ToolOutcome
 
 def _refusal(error: str, message: str, label: Label) -> ToolOutcome:
     return ToolOutcome(_to_json({"error": error, "message": message}), label, failed=True)
-
-
-def _error_text(error: BaseException) -> str:
-    return str(error) or type(error).__name__
 
 
 def _to_json(value: JsonObject) -> str:

@@ -80,7 +80,7 @@ def assemble(
     """Build the parts of an instance; a lost lease sets `stop`. Raises `OwnerMustAct` for a broken job."""
     records = build_records(core, workplace=workplace, cpu=cpu)
     way_out = build_way_out(core, records)
-    turns = build_turns(core, records, way_out, families=families)
+    turns = build_turns(core, records, way_out, families=families, workplace=workplace)
     work = build_work(core, records, way_out, turns, workplace=workplace)
     upkeep = build_upkeep(core, records, way_out, turns, work, starts=starts, stop=stop)
     return Parts(core=core, records=records, way_out=way_out, turns=turns, work=work, upkeep=upkeep)

@@ -102,7 +102,7 @@ class Process:
 
     async def close(self) -> None:
         """End the processes and connections of all parts; raises `OwnerMustAct` if another instance has taken over."""
-        self.parts.work.file_sync.close()
+        self.parts.turns.file_sync.close()
         await self.parts.records.close()
         await self.parts.turns.close()
         await self.parts.core.current.model.close()

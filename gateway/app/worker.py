@@ -138,7 +138,6 @@ async def _owner_of(database: Database) -> People:
         await check_schema(database)
     except OwnerMustAct as exc:
         raise TryAgainLater(str(exc)) from exc
-    async with database.connection() as conn:
-        if (owner := await principals.owner(conn)) is None:
-            raise TryAgainLater(NO_GATEWAY)
+    if (owner := await database.read(principals.owner)) is None:
+        raise TryAgainLater(NO_GATEWAY)
     return People(owner)

@@ -214,8 +214,7 @@ class Worker:
     async def _release(self) -> None:
         """Requeue interrupted tasks, before their leases expire; if that fails, the next start does it."""
         try:
-            async with self.engine.database.connection() as conn:
-                await tasks.release(conn, self.engine.instance)
+            await self.engine.database.run_alone(lambda conn: tasks.release(conn, self.engine.instance))
         except TryAgainLater as exc:
             log.warning("worker.release_missed", error=str(exc))
 

@@ -24,9 +24,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     if ctx.role is Role.OWNER:
         for row in await pairings.open_requests(ctx.tx):
             if row.code == code:
-                return CommandReply(
-                    f"{row} requests access. Answer with /pairing approve {code} or /pairing deny {code}."
-                )
+                return CommandReply(f"{row} requests access. Answer: /pairing approve {code} or /pairing deny {code}.")
     return await ctx.commands["link"].run(replace(ctx, argument=code))
 
 

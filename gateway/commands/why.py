@@ -1,6 +1,7 @@
 """/why: how the last answer was made."""
 
 import json
+from collections.abc import Iterator
 
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.principals import Role
@@ -26,7 +27,8 @@ async def run(ctx: CommandContext) -> CommandReply:
     delivery = await outbox.of_message(ctx.tx, answer.id)
     lines = [f"Received {asked_at:%H:%M:%S}, answered after {(answer.created_at - asked_at).total_seconds():.1f} s"]
     lines += [line for step in trace for line in _step_lines(step, owner=ctx.role is Role.OWNER)]
-    lines += map(_planned, await tool_calls.planned_calls(ctx.tx, answer.task_id, asked_at))
+    planned = await tool_calls.planned_calls(ctx.tx, answer.task_id, asked_at)
+    lines += [line for call in planned for line in _planned(call)]
     lines += [_delivered(part) for part in delivery] or ["Shown where you read it: nothing had to be sent"]
     return CommandReply("\n".join(lines))
 
@@ -43,12 +45,19 @@ def _step_lines(step: StepRow, *, owner: bool) -> list[str]:
     return [f"{step.name}: {step.latency_ms} ms"]
 
 
-def _planned(call: PlannedCall) -> str:
-    """A call of a plan, with the role and source of each argument."""
-    step = PlanArguments.model_validate_json(call.plan).steps[call.number - 1]
-    roles = json.loads(call.result).get("roles", {}).get(call.tool, {})
-    asked = ", without a question because all of it was planned" if call.unasked else ""
-    return one_line(f"{call.tool} filled step {call.number} of the plan{asked}: {step.origins(roles)}", MAX_LINE)
+def _planned(call: PlannedCall) -> Iterator[str]:
+    """Yield the steps that a call fills or asks about, with the role and source of each argument."""
+    steps, roles = PlanArguments.model_validate_json(call.plan).steps, json.loads(call.result).get("roles", {})
+    asked = json.loads(call.asked) if call.asked else {}
+    for number, why in asked.get("because", {str(call.number): ""}).items():
+        step, told = (
+            steps[int(number) - 1],
+            ", without a question because all of it was planned" if call.unasked else "",
+        )
+        if asked:
+            told = f", asked as {asked['waiting_for_approval']}{f' because of {why}' if why else ' with the others'}"
+        origins = step.origins(roles.get(step.tool, {}))
+        yield one_line(f"{step.tool} filled step {number} of the plan{told}: {origins}", MAX_LINE)
 
 
 def _delivered(part: OutboxRow) -> str:

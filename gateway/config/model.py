@@ -170,9 +170,7 @@ class BudgetSettings(Section):
     )
     day_usd: Usd | None = Field(2.0, description="US dollars a day; null: no limit.")
     month_usd: Usd | None = Field(20.0, description="US dollars a month; null: no limit.")
-    day_tokens: int | None = Field(
-        None, ge=0, description="Tokens a day of models without a known price; null: no limit."
-    )
+    day_tokens: int | None = Field(None, ge=0, description="Tokens a day of models without a price; null: no limit.")
 
 
 class Reviews(Section):

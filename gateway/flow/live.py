@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from cachetools import LRUCache
+
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.text.texts import GrowingText
 from gateway.domain.work.tasks import Claim
 
 QUEUE = 1000
+MAX_SESSIONS_REMEMBERED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +156,7 @@ class Live:
         self._listeners: defaultdict[SessionId, set[Subscription]] = defaultdict(set)
         self._running: dict[SessionId, _Running] = {}
         self._followers: list[Callable[[SessionId], None]] = []
+        self._newest: LRUCache[SessionId, MessageId] = LRUCache(MAX_SESSIONS_REMEMBERED)
 
     def listen(self, callback: Callable[[SessionId], None]) -> None:
         """Call `callback` for each session whose rows were committed; it must not block."""
@@ -174,6 +178,8 @@ class Live:
                 if running is None or running.run != run:
                     return
                 del self._running[session]
+            case MessageStored(id):
+                self._newest[session] = max(id, self._newest.get(session, id))
             case _:
                 pass
         for listener in tuple(self._listeners.get(session, ())):
@@ -181,6 +187,10 @@ class Live:
         if isinstance(event, MessageStored | ToolStarted | ToolEnded | TurnStarted | SessionReplaced):
             for follower in self._followers:
                 follower(session)
+
+    def newest(self, session: SessionId) -> MessageId | None:
+        """The newest row that this process has stored in the session; None if it doesn't know."""
+        return self._newest.get(session)
 
     def written(self, session: SessionId) -> str | None:
         """The unfinished text of the running turn; None if no turn runs in this process."""

@@ -5,7 +5,7 @@ litellm raises `InternalServerError` for a refused connection, and Anthropic's "
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
@@ -42,6 +42,7 @@ class ErrorKind(StrEnum):
         return self in (ErrorKind.RATE_LIMIT, ErrorKind.OVERLOADED)
 
 
+@dataclass(eq=False, repr=False)
 class ModelError(SupaclawError):
     """One attempt failed. `status` is None if there was no HTTP response; `retry_after` is in seconds.
 
@@ -49,25 +50,17 @@ class ModelError(SupaclawError):
     are those of the request that the provider names apart from its words.
     """
 
-    def __init__(
-        self,
-        kind: ErrorKind,
-        message: str,
-        *,
-        status: int | None = None,
-        retry_after: float | None = None,
-        code: str | None = None,
-        words: str = "",
-        fields: frozenset[str] = frozenset(),
-    ) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.message = message
-        self.status = status
-        self.retry_after = retry_after
-        self.code = code
-        self.words = words
-        self.fields = fields
+    kind: ErrorKind
+    message: str
+    _: KW_ONLY
+    status: int | None = None
+    retry_after: float | None = None
+    code: str | None = None
+    words: str = ""
+    fields: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return self.message
 
     @property
     def repeatable(self) -> bool:
@@ -82,13 +75,7 @@ class ModelError(SupaclawError):
     def without_quotes(self, texts: Iterable[str]) -> "ModelError":
         """The same error, classified without what it quotes of these texts."""
         words = unquoted(self.words, texts)
-        if words == self.words:
-            return self
-        kind, status, code = _kind(self.status, self.code, words), self.status, self.code
-        wait = self.retry_after
-        return ModelError(
-            kind, self.message, status=status, retry_after=wait, code=code, words=words, fields=self.fields
-        )
+        return self if words == self.words else replace(self, kind=_kind(self.status, self.code, words), words=words)
 
 
 _BY_CODE = {

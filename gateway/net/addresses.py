@@ -28,7 +28,7 @@ class Reach(StrEnum):
 
 
 _METADATA = frozenset(
-    map(ip_address, ("100.100.100.200", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254", "fd00:42::42"))
+    map(ip_address, ["100.100.100.200", "168.63.129.16", "fd00:ec2::254", "fd20:ce::254", "fd00:42::42"])
 )
 
 

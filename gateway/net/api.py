@@ -36,13 +36,11 @@ class ApiResponse:
     text: str
 
 
-def build_request(
-    operation: Operation, base: str, arguments: Mapping[str, Json], headers: Mapping[str, str]
-) -> Outgoing:
+def build_request(operation: Operation, base: str, given: Mapping[str, Json], headers: Mapping[str, str]) -> Outgoing:
     """The request for these arguments; raises `NetError` for a value that doesn't fit its place."""
-    check_arguments(operation, arguments)
+    check_arguments(operation, given)
     parts: dict[RequestPart, dict[str, Json]] = {"path": {}, "query": {}, "header": {}, "body": {}}
-    for name, value in arguments.items():
+    for name, value in given.items():
         if value is not None:
             slot = operation.slots[name]
             parts[slot.part][slot.name] = value
@@ -52,9 +50,9 @@ def build_request(
     query = urlencode([pair for name, value in parts["query"].items() for pair in _pairs(name, value)])
     url = parse_url(f"{base}{path}{'?' if query else ''}{query}").url
     named = {name: _header(name, value) for name, value in parts["header"].items()}
-    body, given = "", parts["body"]
-    if given:
-        body = json.dumps(given.get("", given), ensure_ascii=False)
+    body = ""
+    if fields := parts["body"]:
+        body = json.dumps(fields.get("", fields), ensure_ascii=False)
         named["Content-Type"] = "application/json"
     return Outgoing(operation.method, url, {"Accept": "application/json", **headers, **named}, body=body)
 
@@ -64,9 +62,8 @@ def check_arguments(operation: Operation, arguments: Mapping[str, Json]) -> None
     if missing := [name for name in operation.required if arguments.get(name) is None]:
         raise NetError("invalid_arguments", f"{missing[0]} is missing; it takes: {', '.join(operation.slots)}.")
     if unknown := sorted(set(arguments) - operation.slots.keys()):
-        raise NetError(
-            "invalid_arguments", f"{unknown[0][:80]!r} isn't one; it takes: {', '.join(operation.slots) or 'none'}."
-        )
+        takes = ", ".join(operation.slots) or "none"
+        raise NetError("invalid_arguments", f"{unknown[0][:80]!r} isn't one; it takes: {takes}.")
 
 
 async def send(request: Outgoing, rules: Callable[[], Rules]) -> ApiResponse:

@@ -86,9 +86,7 @@ async def _followed(
             raise
         following = redirect_target(target, location)
         if may_follow is not None and not may_follow(following.url):
-            raise NetError(
-                "redirected", f"{target.host} redirects to where this request may not go; it was not sent there."
-            )
+            raise NetError("redirected", f"{target.host} redirects to where this request may not go; it wasn't sent.")
         headers = headers if following.origin == target.origin else {}
         target = following
     raise NetError("too_many_redirects", f"{target.host} redirects more than {MAX_REDIRECTS} times; it was not read.")

@@ -163,8 +163,8 @@ class WallClock:
         # The "bug" is the classic rule for a day field that begins with a star.
         midnights = f"0 0 {fields.split(maxsplit=2)[2]}"
         self._search = partial(croniter, midnights, max_years_between_matches=_MAX_YEARS, implement_cron_bug=True)
-        self._ahead = deque[tuple[date, date]](maxlen=4)  # cached ranges whose only match is at the end
-        self._behind = deque[tuple[date, date]](maxlen=4)  # cached ranges whose only match is at the start
+        # Cached ranges by their direction: the only match in one is at its far end.
+        self._known = {step: deque[tuple[date, date]](maxlen=4) for step in (_DAY, -_DAY)}
 
     @property
     def shortest_gap(self) -> timedelta:
@@ -199,45 +199,35 @@ class WallClock:
 
     def first_day(self, since: date) -> date | None:
         """The first matching day from `since` on."""
-        found = self._first_day(since)
-        while found and not self._in_week(found):
-            found = self._first_day(found + _DAY)
-        return found
+        return self._nearest(since, _DAY)
 
     def last_day(self, until: date) -> date | None:
         """The last matching day up to `until`."""
-        found = self._last_day(until)
+        return self._nearest(until, -_DAY)
+
+    def _nearest(self, day: date, step: timedelta) -> date | None:
+        """The first matching day from this one on, by steps ahead or back."""
+        found = self._of_any_week(day, step)
         while found and not self._in_week(found):
-            found = self._last_day(found - _DAY)
+            found = self._of_any_week(found + step, step)
         return found
 
     def _in_week(self, day: date) -> bool:
         return ((day - _FIRST_MONDAY).days // 7 - self._after) % self._every == 0
 
-    def _first_day(self, since: date) -> date | None:
+    def _of_any_week(self, day: date, step: timedelta) -> date | None:
         if self._every_day:
-            return since
-        for start, found in self._ahead:
-            if start <= since <= found:
+            return day
+        for start, found in self._known[step]:
+            if min(start, found) <= day <= max(start, found):
                 return found
+        midnight, ahead = datetime.combine(day, time()), step > timedelta()
         try:
-            found = self._search(datetime.combine(since, time()) - _MINUTE).get_next(datetime).date()
+            search = self._search(midnight - _MINUTE if ahead else midnight + _MINUTE)
+            found = (search.get_next if ahead else search.get_prev)(datetime).date()
         except ValueError:  # none within _MAX_YEARS, or past the calendar's end
             return None
-        self._ahead.append((since, found))
-        return found
-
-    def _last_day(self, until: date) -> date | None:
-        if self._every_day:
-            return until
-        for found, end in self._behind:
-            if found <= until <= end:
-                return found
-        try:
-            found = self._search(datetime.combine(until, time()) + _MINUTE).get_prev(datetime).date()
-        except ValueError:
-            return None
-        self._behind.append((found, until))
+        self._known[step].append((day, found))
         return found
 
 

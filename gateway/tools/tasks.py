@@ -20,6 +20,7 @@ from gateway.agent.work.task_trees import (
 )
 from gateway.domain.conversation.tools import (
     AnyTool,
+    ArgumentRole,
     Caller,
     Change,
     Effect,
@@ -112,7 +113,15 @@ class _TasksTool:
         row = await self._found(lambda tx: task_trees.node(tx, self.context.principal, which))
         return Change(f"Cancel this task with all below it: {task_line(row).strip()}", str(row.id))
 
-    @tool("Tasks: {action}", "Tasks: {action}", kind, cancelled, effect=Effect.IDEMPOTENT, private=True)
+    @tool(
+        "Tasks: {action}",
+        "Tasks: {action}",
+        kind,
+        cancelled,
+        effect=Effect.IDEMPOTENT,
+        private=True,
+        roles={"action": ArgumentRole.CHOICE, "id": ArgumentRole.ID},
+    )
     async def tasks(self, arguments: TasksArguments, _caller: Caller) -> Labelled:
         """Background tasks: list them, show how far one is, cancel one."""
         if arguments.action == "list":

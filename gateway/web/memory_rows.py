@@ -123,18 +123,15 @@ async def find_rows(site: Site, query: MemoryQuery) -> MemoryListing:
 async def _found(site: Site, query: MemoryQuery) -> MemoryListing:
     if query.id:
         return MemoryListing([row_of(memory) for memory in await get_rows(site, query.id)])
-    zone = site.chat.zones.zone_of(site.owner.id)
+    owner, where = site.owner.id, query.filter(site.chat.zones.zone_of(site.owner.id))
     if query.q.strip():
         searching = MemorySearch(site.database, site.chat.embedder)
-        owner, where = site.owner.id, query.filter(zone)
-        found = await searching.find(
-            owner, query.q, scope=SearchScope.ALL, filter=where, k=BEST, askings=True, reach=ALL_MEMORIES
-        )
+        scope, reach = SearchScope.ALL, ALL_MEMORIES
+        found = await searching.find(owner, query.q, scope=scope, filter=where, k=BEST, askings=True, reach=reach)
         words = frozenset(lexemes(query.q))
         rows = await asyncio.to_thread(lambda: [row_of(hit.memory, hit, words) for hit in found.hits])
         return MemoryListing(rows, _notes(found))
-    async with site.database.connection() as conn:
-        newest = await memories.listed(conn, site.owner.id, query.filter(zone), PAGE + 1, query.skip)
+    newest = await site.database.read(lambda conn: memories.listed(conn, owner, where, PAGE + 1, query.skip))
     more = query.skip + PAGE if len(newest) > PAGE else None
     return MemoryListing([row_of(memory) for memory in newest[:PAGE]], more=more)
 

@@ -267,11 +267,8 @@ def _look(root: Path, path: str) -> LockedFile | None:
     """The file; None if it is missing, too long, or not a plain file that can be read."""
     with suppress(OSError, WorkspaceError), open_file(root, WorkspacePath.parse(path)) as file:
         data, status = read_bytes(file, MAX_LOCKED_BYTES + 1), os.fstat(file)
-        return (
-            LockedFile(data, stat.S_IMODE(status.st_mode), status.st_mtime_ns)
-            if len(data) <= MAX_LOCKED_BYTES
-            else None
-        )
+        found = LockedFile(data, stat.S_IMODE(status.st_mode), status.st_mtime_ns)
+        return found if len(data) <= MAX_LOCKED_BYTES else None
     return None
 
 

@@ -99,6 +99,10 @@ def _plan_attacks() -> Iterator[Row]:
     for title, tried in (
         ("plans: attacks, after the calls", attacks.beside_plans(first=False)),
         ("plans: attacks, before the calls", attacks.beside_plans(first=True)),
+        (
+            "plans: attacks, the plan's questions approved",
+            attacks.beside_plans(first=False, person=Person.APPROVES_OWN),
+        ),
         ("plans: other values, more values, and again", attacks.in_place_of_planned_calls()),
         ("plans: found values of the attacker's", attacks.by_found_values()),
         ("plans: accounts full of names", attacks.by_filled_accounts()),

@@ -96,17 +96,17 @@ class PlanAttacks:
     """Acts with other arguments than the person's plan leads to, that nobody approved."""
 
 
-def beside_plans(*, first: bool) -> PlanAttacks:
+def beside_plans(*, first: bool, person: Person = Person.DENIES) -> PlanAttacks:
     """Every attacker's task in every user task that has a plan, obeyed to the letter.
 
     A call that fills a step of the plan has the values of that step, even if the attacker wanted the call.
     """
     found = PlanAttacks()
     for suite, user, plan in _planned_tasks():
-        wanted = _acts(suite, user, plan)
+        wanted = _acts(suite, user, plan, person)
         for task in suite.injection_tasks.values():
             chat = Conversation()
-            agent = Agent(user, chat, attack_of(suite.name, task, first=first), plan=plan)
+            agent = Agent(user, chat, attack_of(suite.name, task, first=first), plan=plan, person=person)
             suite.run_task_with_pipeline(agent, user, task, vectors(suite))
             found.tried += agent.obeyed is not None
             found.unwanted += _others(chat.acts, wanted)
@@ -158,10 +158,10 @@ def _planned_tasks() -> Iterator[tuple[Any, Any, Planned]]:
                 yield suite, user, plan
 
 
-def _acts(suite: Any, user: Any, plan: Planned) -> list[FunctionCall]:
+def _acts(suite: Any, user: Any, plan: Planned, person: Person = Person.DENIES) -> list[FunctionCall]:
     chat = Conversation()
     task = next(iter(suite.injection_tasks.values()))
-    suite.run_task_with_pipeline(Agent(user, chat, plan=plan), user, task, vectors(suite))
+    suite.run_task_with_pipeline(Agent(user, chat, plan=plan, person=person), user, task, vectors(suite))
     return chat.acts
 
 

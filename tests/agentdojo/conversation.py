@@ -12,6 +12,7 @@ from typing import Any
 
 from agentdojo.agent_pipeline.base_pipeline_element import BasePipelineElement
 from agentdojo.functions_runtime import FunctionCall
+from pydantic import TypeAdapter
 
 from gateway.agent.policy import Act, PassUnasked, Policy
 from gateway.agent.toolbox import ApprovedCall, Toolbox
@@ -21,7 +22,7 @@ from gateway.domain.conversation.tools import AnyTool, Caller, ToolClass
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import quotes_whole
-from gateway.domain.work.plans import PlanArguments, PlanStep
+from gateway.domain.work.plans import PLANNED_CALLS, AskedCall, PlanArguments, PlanStep
 from tests.agentdojo.classes import CLASSES, OWN_ROWS, QUIET, as_given, tools_of
 from tests.agentdojo.plans import Kept, Planned
 from tests.fakes.caller import CALLER
@@ -79,8 +80,10 @@ class Conversation:
     def toolbox(self, tools: Sequence[AnyTool]) -> Toolbox:
         """The product's, under the product's policy."""
 
-        async def ask(act: Act, _caller: Caller) -> JsonObject:
+        async def ask(act: Act, caller: Caller) -> JsonObject:
             self._act = act
+            if act.tool == PLANNED_CALLS:
+                self._plan.asked(caller.ordinal, _calls(act)[-1].step)
             return {"waiting_for_approval": "A1"}
 
         async def said(_caller: Caller, value: str) -> bool:
@@ -125,11 +128,19 @@ class Conversation:
         if act is not None:
             self.questions += 1
         if act is not None and approves:
-            approval = ApprovedCall(act.kind, act.change.base)
-            outcome = asyncio.run(toolbox.run(wanted, caller, approval=approval))
+            for each in _calls(act):
+                wanted = ToolCall("", each.tool, json.dumps(each.arguments))
+                outcome = asyncio.run(toolbox.run(wanted, caller, approval=ApprovedCall(each.act, each.base)))
         self.label = max(self.label, outcome.label)
         ran = not outcome.failed and (act is None or approves)
         return Made(call, self._kind, outcome.text, act is not None, ran)
+
+
+def _calls(act: Act) -> Sequence[AskedCall]:
+    """The calls that a yes runs."""
+    if act.tool != PLANNED_CALLS:
+        return [AskedCall(0, act.tool, act.arguments, act.kind, act.change.base)]
+    return TypeAdapter(list[AskedCall]).validate_python(act.arguments["calls"])
 
 
 @dataclass(frozen=True, slots=True)

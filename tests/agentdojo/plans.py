@@ -30,10 +30,14 @@ class Kept:
 
     async def spend(self, caller: Caller, number: int, _arguments: str) -> bool:
         """See `PlanStore`."""
-        if any(each.number >= number for each in self.spent):
+        if any(each.last >= number for each in self.spent):
             return False
-        self.spent.append(Spent(number, caller.ordinal, None))
+        self.spent.append(Spent(number, caller.ordinal, None, number))
         return True
+
+    def asked(self, ordinal: int, last: int) -> None:
+        """Note that a call's question is about all steps up to this one."""
+        self.spent = [replace(each, last=last) if each.ordinal == ordinal else each for each in self.spent]
 
     def ended(self, ordinal: int, result: str) -> None:
         """Note the result of a call."""

@@ -11,4 +11,4 @@ async def unfenced() -> None:
     """No other run could take the task over."""
 
 
-CALLER = Caller(TaskId(UUID(int=1)), 0, SessionId(UUID(int=2)), AddressId(1), Label.OWNER, unfenced)
+CALLER = Caller(TaskId(UUID(int=1)), 0, SessionId(UUID(int=2)), AddressId(1), Label.OWNER, unfenced, unfenced)

@@ -226,7 +226,7 @@ class MessagePath:
         self.tool_files = parts.turns.own.tool_files
         self.worker = parts.work.worker
         self.runners = parts.work.worker.runners
-        self.file_sync = parts.work.file_sync
+        self.file_sync = parts.turns.file_sync
         self.tree_control = parts.work.trees
         self.traces = parts.work.traces
         self.indexing = parts.upkeep.indexing

@@ -12,6 +12,7 @@ import pytest
 from gateway import tools as tool_families
 from gateway.agent.exec.processes import Processes
 from gateway.agent.policy import Policy
+from gateway.agent.verdicts import Verdicts
 from gateway.background.jobs import approval
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channels.channel import Capabilities, Outgoing
@@ -36,7 +37,6 @@ from gateway.tools import PrincipalContext, Services
 from gateway.workspace.files.tree import Workspace
 from tests.fakes.caller import CALLER
 from tests.fakes.channel import FakeChannel
-from tests.fakes.toolboxes import toolbox_of
 from tests.flow.appointments import fire, plan, trigger
 from tests.flow.path import (
     MEMBER,
@@ -186,20 +186,20 @@ async def test_every_lasting_call_of_every_tool_asks_by_the_label(path: MessageP
     harmless = {ToolClass.READ, ToolClass.WRITE, ToolClass.NET}
     writes = [each for each in WRITES if own is Label.OWNER or each[0] not in ("exec", "spawn")]
     assert {name for name, tool in by_name.items() if tool.kind not in harmless} == {name for name, _ in writes}
-    toolbox = toolbox_of(tools, path.environments.of(path.people.owner.id).toolbox.spill, Policy(own))
+    verdicts = Verdicts(Policy(own))
     assert set(by_name) == {name for name, _ in writes + HARMLESS}, "put the new tool into the table"
     for label, asks in LABELS[who].items():
         caller = replace(CALLER, label=label, address=None)
         for name, arguments in writes:
             given = by_name[name].arguments.model_validate(arguments)
-            assert (await toolbox.required_approval(by_name[name], given, caller) is not None) is asks, (
+            assert (await verdicts.required_approval(by_name[name], given, caller) is not None) is asks, (
                 name,
                 arguments,
                 label,
             )
         for name, arguments in HARMLESS:
             given = by_name[name].arguments.model_validate(arguments)
-            assert await toolbox.required_approval(by_name[name], given, caller) is None, (name, arguments, label)
+            assert await verdicts.required_approval(by_name[name], given, caller) is None, (name, arguments, label)
     assert (path.environments.of(path.people.owner.id).workspace.root / "SOUL.md").read_text() == "Be kind."
     assert await path.rows("select name, paused_at is null from schedules order by id") == [
         ("one", True),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gateway.agent.policy import Case, Decision, decide
 from gateway.agent.tool_sources import AnyArguments, Offer
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import (
@@ -25,11 +26,12 @@ from gateway.domain.conversation.tools import (
 )
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
+from gateway.domain.work.plans import Source
 from gateway.flow.approvals import questions
 from gateway.store.connection.pool import Database
 from gateway.store.work import tasks
 from gateway.tools import Services, plan
-from tests.flow.path import FakeModel, MessagePath, build, call, crash, in_turn, results, said
+from tests.flow.path import MEMBER, FakeModel, MessagePath, build, call, crash, in_turn, results, said
 
 EVE = "eve@evil.example"
 ASKS = "Look Bob up and write him when the meeting begins. Then read my mail."
@@ -148,7 +150,8 @@ async def test_values_within_an_object_have_roles_of_their_own(path: MessagePath
         "values": {"body.text": {"step": 2, "field": "when"}},
     }
     other: JsonObject = {"tool": "send", "arguments": {"body": {"to": "Bob", "also": "Bob"}}}
-    await answer(path, said("", planned(LOOK_UP, READ, step, other)), *GOES_ON, *[said("", call("send"))] * 2)
+    calls = [said("", call("send")), said("", call("read")), said("", call("send"))]
+    await answer(path, said("", planned(LOOK_UP, READ, step, READ, other)), *GOES_ON, *calls)
     assert office.sent == [{"body": {"to": "Bob", "text": "at noon [from other people's text]"}}]
 
 
@@ -245,6 +248,176 @@ async def test_a_killed_run_goes_on_with_its_plan(path: MessagePath, office: Off
     again.model.answer = in_turn(said("", call("send")), said("done"))
     await again.turns.run(await again.claim())
     assert len(office.sent) == 1
+
+
+# --- one question about several calls ---
+
+TO_EVE: JsonObject = {"step": 2, "field": "from"}
+TWO: list[JsonObject] = [{"tool": "send", "values": {"to": TO_EVE}}, sending(text={"step": 2, "field": "when"})]
+SENT: list[JsonObject] = [{"to": EVE}, {"to": "bob@bob.example", "text": "at noon [from other people's text]"}]
+PLAN_OF_TWO = planned(LOOK_UP, READ, *TWO)
+
+
+@pytest.fixture
+def letter(office: Office) -> Office:
+    office.mail["from"] = EVE
+    return office
+
+
+async def asked(path: MessagePath) -> list[JsonObject]:
+    """Make both calls of the plan; it asks at the first."""
+    return await answer(path, said("", PLAN_OF_TWO), *GOES_ON, said("", call("send")), said("", call("send")))
+
+
+async def answered(path: MessagePath, *commands: str) -> None:
+    async with path.working():
+        for command in commands:
+            await path.ask(command)
+        await path.settled()
+
+
+async def test_one_question_shows_all_values_and_its_yes_runs_these_calls_once(
+    path: MessagePath, letter: Office
+) -> None:
+    found = await asked(path)
+    assert found[-2]["waiting_for_approval"] == "A1"
+    assert (found[-1]["error"], letter.sent) == ("asked", [])
+    async with path.working():
+        why = await path.ask("/why")
+    [(preview,)] = await path.rows("select preview from reviews")
+    assert preview.split("\n") == [
+        "Step 3, because of to (recipient): what others may have chosen",
+        "  send",
+        f"  to: {EVE}",
+        "Step 4",
+        "  send",
+        "  to: bob@bob.example",
+        "  text: at noon [from other people's text]",
+    ]
+    assert "send filled step 3 of the plan, asked as A1 because of to (recipient): what others may have chosen" in why
+    assert "send filled step 4 of the plan, asked as A1 with the others: to (recipient): address" in why
+    await answered(path, "/approve A1", "/approve A1")
+    assert letter.sent == SENT
+
+
+async def test_a_settled_call_waits_for_the_question_about_a_later_one(path: MessagePath, letter: Office) -> None:
+    plan_of_two = planned(LOOK_UP, READ, TWO[1], TWO[0])
+    found = await answer(path, said("", plan_of_two), *GOES_ON, said("", call("send")))
+    assert (waits(found[-1]), letter.sent) == (True, [])
+    await answered(path, "/approve A1")
+    assert letter.sent == SENT[::-1]
+
+
+async def test_calls_of_one_round_are_one_question(path: MessagePath, letter: Office) -> None:
+    found = await answer(path, said("", PLAN_OF_TWO), *GOES_ON, said("", call("send"), call("send")))
+    assert (waits(found[-2]), found[-1]["error"]) == (True, "asked")
+    assert await path.rows("select count(*) from reviews") == [(1,)]
+
+
+async def test_a_no_is_for_all_of_them_however_they_are_asked_again(path: MessagePath, letter: Office) -> None:
+    await asked(path)
+    await answered(path, "/deny A1")
+    found = await answer(path, *[said("", call("send", **each)) for each in SENT], text="And now?")
+    assert [each["error"] for each in found[-2:]] == ["denied", "denied"]
+    assert letter.sent == []
+
+
+async def test_the_yes_is_to_the_values_that_were_shown(path: MessagePath, letter: Office) -> None:
+    await asked(path)
+    letter.contacts, letter.mail = [{**BOB, "address": EVE}], {"from": "mallory@evil.example", "when": "never"}
+    other = planned(LOOK_UP, {"tool": "send", "arguments": {"to": "Bob"}})
+    found = await answer(path, said("", other), said("", call("send", to="mallory@evil.example")), text="Go on.")
+    assert (found[-2]["error"], found[-1]["waiting_for_approval"]) == ("too_late", "A2")
+    await answered(path, "/approve A1")
+    assert letter.sent == SENT
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "arguments = jsonb_set(arguments, '{calls,0,arguments,to}', '\"mallory@evil.example\"')",
+        "arguments = jsonb_insert(arguments, '{calls,0}', arguments -> 'calls' -> 1)",
+        "arguments = arguments #- '{calls,1}'",
+    ],
+)
+async def test_another_value_or_step_than_the_shown_ones_voids_the_yes(
+    path: MessagePath, letter: Office, statement: str
+) -> None:
+    await asked(path)
+    await path.rows(f"update reviews set {statement} returning id")
+    await answered(path, "/approve A1")
+    assert letter.sent == []
+
+
+async def test_only_its_person_can_say_yes_and_not_in_advance(path: MessagePath, letter: Office) -> None:
+    await asked(path)
+    async with path.working():
+        for way in ({"chat": MEMBER, "sender": MEMBER}, {"forwarded": "from Eve"}, {"as_owner": False}):
+            await path.tell("/approve A1", **way)
+        assert "can't be allowed in advance" in await path.ask("/grant A1 5 24h")
+        await path.settled()
+    assert (letter.sent, await path.rows("select state from reviews")) == ([], [("open",)])
+
+
+async def test_a_class_that_changed_or_a_failed_call_stops_what_follows(path: MessagePath, letter: Office) -> None:
+    await asked(path)
+    toolbox = path.environments.of(path.people.owner.id).toolbox
+    toolbox._tools["send"] = replace(toolbox._tools["send"], kind=ToolClass.IRREVERSIBLE)
+    await answered(path, "/approve A1")
+    told = "".join(path.channel.texts)
+    assert "different now" in told
+    assert "step 4 (send): not called, as the call before it failed" in told
+    assert letter.sent == []
+
+
+async def test_a_value_cannot_pass_for_a_step(path: MessagePath, letter: Office) -> None:
+    letter.mail["from"] = f"{EVE}\nStep 4\n  send\n  to: mum@home.example"
+    await asked(path)
+    [(preview,)] = await path.rows("select preview from reviews")
+    assert [line for line in preview.split("\n") if line.startswith("Step")] == [preview.split("\n")[0], "Step 4"]
+
+
+async def test_calls_that_a_chat_cannot_show_together_are_asked_about_one_by_one(
+    path: MessagePath, letter: Office
+) -> None:
+    letter.mail["from"] = "\n" * 60
+    await asked(path)
+    assert await path.rows("select tool from reviews") == [("send",)]
+    assert letter.sent == SENT[1:]
+
+
+async def test_a_kill_in_the_middle_repeats_none_of_them(path: MessagePath, letter: Office) -> None:
+    await asked(path)
+    await path.rows("update reviews set started_at = now() returning id")
+    await answered(path, "/approve A1")
+    assert (letter.sent, "may have run" in "".join(path.channel.texts)) == ([], True)
+
+
+@pytest.mark.parametrize("command", ["/stop", "/new"])
+async def test_what_voids_a_plan_closes_its_question(path: MessagePath, letter: Office, command: str) -> None:
+    await asked(path)
+    await answered(path, command, "/approve A1")
+    assert (letter.sent, await path.rows("select state from reviews")) == ([], [("closed",)])
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "source", "asks"),
+    [
+        ("web_fetch", {"url": "https://bob.example/", "page": 2, "raw": True}, Source.WORDS, False),
+        ("web_fetch", {"url": "https://bob.example/", "page": 2}, Source.FIELD, True),  # read by the model, not planned
+        ("tasks", {"action": "cancel", "id": "3fa2"}, Source.WORDS, False),
+        ("tasks", {"action": "cancel", "id": "3fa2"}, Source.OPEN, True),
+    ],
+)
+async def test_what_built_in_tools_may_take_from_a_plan(
+    database: Database, workspace: Path, model: FakeModel, name: str, arguments: JsonObject, source: Source, asks: bool
+) -> None:
+    path = await build(database, workspace, model)
+    tool = path.environments.of(path.people.owner.id).toolbox.tool(name)
+    assert tool is not None
+    slots = [(tool.roles.get(each), source) for each in arguments]
+    case = Case(kind=ToolClass.ACT, label=Label.UNTRUSTED, own=Label.OWNER, attended=True, slots=slots)
+    assert (decide(case) is Decision.ASK) is asks
 
 
 @pytest.mark.parametrize(("reply", "text"), [("at noon", True), (f"at {EVE}", False), ("see www.evil.example", False)])

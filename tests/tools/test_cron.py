@@ -89,7 +89,7 @@ async def world(database: Database) -> World:
 def person(world: World, database: Database, principal: PrincipalId, role: Role, zone: str | None) -> Person:
     clock = Clock()
     context = PrincipalContext(principal, role, database.run, clock, lambda: zone)
-    caller = Caller(TaskId(uuid4()), 0, world.session, world.address, Label.OWNER, unfenced)
+    caller = Caller(TaskId(uuid4()), 0, world.session, world.address, Label.OWNER, unfenced, unfenced)
     return Person(context, caller, clock)
 
 
@@ -431,7 +431,7 @@ def test_garbage_is_answered_and_breaks_nothing(dsn: str, given_arguments: Seque
             context = PrincipalContext(principal, Role.MEMBER, database.bound(principal).run, Clock(), lambda: None)
             [tool] = tools(Services(Workspace(Path()), context=context))
             for ordinal, arguments in enumerate(given_arguments):
-                caller = Caller(TaskId(uuid4()), ordinal, SessionId(UUID(int=1)), None, Label.KNOWN, unfenced)
+                caller = Caller(TaskId(uuid4()), ordinal, SessionId(UUID(int=1)), None, Label.KNOWN, unfenced, unfenced)
                 try:
                     said = CronArguments.model_validate(arguments)
                 except ValueError:
@@ -458,7 +458,7 @@ def test_how_long_until_then() -> None:
 
 
 async def test_where_there_is_no_store_it_says_so() -> None:
-    caller = Caller(TaskId(UUID(int=1)), 0, SessionId(UUID(int=1)), None, Label.OWNER, unfenced)
+    caller = Caller(TaskId(UUID(int=1)), 0, SessionId(UUID(int=1)), None, Label.OWNER, unfenced, unfenced)
     toolbox = toolbox_of(tools(Services(Workspace(Path()))), spill)
     assert (
         json.loads((await toolbox.run(ToolCall("1", "cron", '{"action": "list"}'), caller)).text)["error"]

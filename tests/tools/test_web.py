@@ -284,7 +284,7 @@ class TestAsking:
         async def respond(asked: Any, write: Any) -> None:
             await pages.get(asked.path.partition("?")[0], page(b"?", "text/plain", "404 Not Found"))(asked, write)
 
-        caller = Caller(CALLER.task, 0, world.session, world.address, Label.UNTRUSTED, unfenced)
+        caller = Caller(CALLER.task, 0, world.session, world.address, Label.UNTRUSTED, unfenced, unfenced)
         return await bench.open(respond, caller=caller, database=world.database)
 
     async def said(self, world: World, text: str, label: Label = Label.OWNER) -> None:
@@ -349,7 +349,7 @@ class TestAsking:
             rows = {"web": {"results": [{"title": "t", "url": f"{server[0]}/found", "description": "d"}]}}
             await (page(b"<p>yes</p>") if asked.path == "/found" else page(json.dumps(rows).encode()))(asked, write)
 
-        caller = Caller(CALLER.task, 0, world.session, world.address, Label.UNTRUSTED, unfenced)
+        caller = Caller(CALLER.task, 0, world.session, world.address, Label.UNTRUSTED, unfenced, unfenced)
         at = await bench.open(respond, caller=caller, database=world.database)
         server.append(at.server.url)
 
@@ -378,7 +378,7 @@ class TestAsking:
         good = ["https://good.example/", "https://www.good.example/a?b"]
         rows = [{"title": f"about {url}", "url": url, "description": "d"} for url in (*denied, *good)]
         api = search_apis(answers={"/res/v1/web/search": {"web": {"results": rows}}})
-        caller = Caller(CALLER.task, 0, world.session, world.address, Label.UNTRUSTED, unfenced)
+        caller = Caller(CALLER.task, 0, world.session, world.address, Label.UNTRUSTED, unfenced, unfenced)
         at = await bench.open(api, caller=caller, database=world.database)
         web = at.services.web
         assert web is not None

@@ -139,6 +139,26 @@ async def test_a_server_is_checked_and_its_tools_confirmed_and_switched(web: Web
     assert fake.called == []
 
 
+async def test_a_confirmation_says_what_arguments_mean(web: Web) -> None:
+    fake = FakeMcp()
+    fake.add("weather", "Tells the weather.")
+    async with serving(web, fake), web.sign_in() as browser:
+        await browser.post("/tools/servers/w/connect")
+        about = {"sha256": (await tool_of(web)).undecided.sha256, "use": "write", "own": "mine"}
+        names = list((await tool_of(web)).roles)
+        form = {**about, "argument": [*names, "more"], "role": ["recipient"] * len(names) + [""]}
+        for role, code in (("owner", 400), ("recipient", 204)):
+            sent = {**form, "role": [role, *form["role"][1:]]}
+            assert (await browser.post("/tools/mcp/mcp_w_weather/confirm", data=sent)).status_code == code
+        means = (await tool_of(web)).meaning
+        assert (means.own_rows, means.roles) == ("mine", dict.fromkeys(names, "recipient"))
+        shown = (await browser.get("/tools/mcp/mcp_w_weather/details")).text
+        assert shown.count("<option selected>recipient</option>") == len(names) > 0
+        assert 'value="mine"' in shown
+        sent = {**form, "argument": ["none", *names[1:], "more"]}
+        assert (await browser.post("/tools/mcp/mcp_w_weather/confirm", data=sent)).status_code == 409
+
+
 async def test_a_tool_that_changed_shows_what_did_and_an_older_look_confirms_nothing(web: Web) -> None:
     fake = FakeMcp()
     fake.add("weather", "Tells the weather.")

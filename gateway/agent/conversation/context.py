@@ -202,9 +202,6 @@ def _valid(call: ToolCall) -> ToolCall:
     return ToolCall(call.id, name, call.valid_arguments)
 
 
-LISTED_FILES = 50
-"""The newest files of a conversation, which every prompt lists."""
-
 _FILE_NAME_LENGTH, _DESCRIPTION_LENGTH = 120, 160
 
 

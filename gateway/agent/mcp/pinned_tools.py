@@ -73,6 +73,13 @@ class PinnedTool:
         """The definition that a confirmation would cover."""
         return self.seen or self.definition
 
+    @property
+    def roles(self) -> Mapping[str, str]:
+        """The roles of the undecided definition's arguments: those confirmed with the same one, or else ""."""
+        known = self.undecided.parameters.get("properties")
+        confirmed = {} if self.seen else self.meaning.roles
+        return {**dict.fromkeys(known if isinstance(known, Mapping) else (), ""), **confirmed}
+
 
 async def read(conn: Connection) -> list[PinnedTool]:
     """All known tools, by name."""
@@ -113,13 +120,12 @@ async def confirm(database: Database, name: str, sha256: str, use: Use, meaning:
 
     Without a `meaning` every argument asks.
     """
-    definition = (await get(database, name)).undecided
+    tool = await get(database, name)
+    definition = tool.undecided
     if definition.sha256 != sha256:
         raise OwnerMustAct(f"{name} has changed since you saw it, so nothing was done; look at it again")
     means = meaning or Meaning()
-    known = definition.parameters.get("properties")
-    names = known if isinstance(known, Mapping) else {}
-    if unknown := sorted(each for each in means.roles if each.partition(".")[0] not in names):
+    if unknown := sorted(each for each in means.roles if each.partition(".")[0] not in tool.roles):
         raise OwnerMustAct(f"{name} has no argument {unknown[0][:80]!r}; `supaclaw tools show {name}` shows them")
     await database.run(lambda tx: _put(tx, "on", definition, use, means))
 

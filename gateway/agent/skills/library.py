@@ -157,8 +157,7 @@ class Skills:
 
     async def confirmed(self, name: str) -> Files:
         """The files of an enabled skill, exactly as confirmed; raises `NotConfirmed`."""
-        async with self.database.connection() as conn:
-            sha256 = (await pins.confirmed(conn, self.form.kind)).get(name)
+        sha256 = (await self.database.read(lambda conn: pins.confirmed(conn, self.form.kind))).get(name)
         files = await self.on_disk(name) if sha256 else {}
         if digest(files) != sha256:
             raise NotConfirmed(f"The {self.form.kind} {name[:80]!r} is not on: only its owner can confirm it.")

@@ -13,6 +13,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
+from gateway.domain.work.plans import PLANNED_CALLS
 from gateway.domain.work.trees import DoubtAnswer
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
@@ -133,6 +134,10 @@ def why_asked(row: ReviewRow) -> str:
         return "A tool's server asks you this, in its own words. Never give it a password or a key."
     if row.kind == "review":
         return "A task in the background waits for your answer."
+    if row.tool == PLANNED_CALLS:
+        return (
+            "These calls were planned, but not all of their values are your words or entries. A yes is for all of them."
+        )
     if row.tool == FORGET and row.act is ToolClass.IRREVERSIBLE:
         return "It would hide more than the memory itself; /memory restore undoes it."
     if row.tool in (EXPORT_MINE, ERASE_MINE):
@@ -197,7 +202,7 @@ async def give_grant(
 ) -> GrantRow:
     """Allow the call of a question in advance, as the person it was put to; raises `NotDecided`."""
     row = await own_question(tx, person, which)
-    if row.task_id is None or row.kind == "review":
+    if row.task_id is None or row.kind == "review" or row.tool == PLANNED_CALLS:
         raise NotDecided(f"{row.name} is asked once only; it can't be allowed in advance.")
     if in_chat:
         _require_shown_whole(row)

@@ -2,12 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from gateway.agent.policy import FilledCall, words_of
+from gateway.agent.policy import FilledCall, Slot, words_of
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import AnyTool, ArgumentRole, Caller, ToolFailed
 from gateway.domain.ids import TaskId
@@ -69,21 +71,26 @@ class Plans:
             raise ToolFailed.own("unknown_tool", f"There is no tool {unknown[0][:64]!r}; nothing was planned.")
         return {name: pin_of(tool) for name, tool in tools.items() if tool}
 
-    async def fill(self, tool: AnyTool, call: ToolCall, caller: Caller) -> FilledCall | None:
-        """The call as the plan has it, with its step spent; None for a call of no plan.
+    @asynccontextmanager
+    async def fill(self, tool: AnyTool, call: ToolCall, caller: Caller) -> AsyncGenerator[FilledCall]:
+        """Surround the question about a call: yield it as the plan has it, with its step spent, or as it is.
 
         Raises `ToolFailed` if a value can't be found, which spends the step, too.
         """
-        if caller.address is None or call.written:
-            return None
-        async with self._orders.setdefault(caller.task, asyncio.Lock()):  # calls of one round, in their order
-            return await self._filled(tool, call, caller)
+        if caller.address is not None and not call.written:
+            async with self._orders.setdefault(caller.task, asyncio.Lock()):  # calls of one round, in their order
+                if filled := await self._filled(tool, call, caller):
+                    yield filled
+                    return
+        yield FilledCall(call.arguments)
 
     async def _filled(self, tool: AnyTool, call: ToolCall, caller: Caller) -> FilledCall | None:
         if (plan := await self.store.load(caller)) is None:
             return None
         given = _object(call.arguments)
         number = None if given is None else plan.step_for(tool.name, given, caller.ordinal)
+        if given is not None and number is None and plan.was_asked(tool.name, given):
+            raise ToolFailed.own("asked", "The user is asked about this step of the plan, too; do not call it.")
         if number is None or any(_changed(plan, step.tool, caller) for step in plan.steps):
             return None
         filling = _Filling(plan, plan.steps[number - 1], tool, caller)
@@ -95,7 +102,22 @@ class Plans:
             await self.store.spend(caller, number, call.arguments)
             message = f"Step {number} of the plan can't be filled: {error}. Give all arguments to ask the user."
             raise ToolFailed("plan_stopped", message, caller.label) from error
-        return filled if await self.store.spend(caller, number, filled.arguments) else None
+        if not await self.store.spend(caller, number, filled.arguments):
+            return None
+        before = [plan.steps[each.number - 1].tool for each in plan.spent if each.ordinal != caller.ordinal]
+        first = all((done := caller.find_tool(name)) and done.effect.repeatable for name in before)
+        return replace(filled, step=number, first=first, following=partial(self._following, plan, number, caller))
+
+    async def _following(self, plan: Plan, number: int, caller: Caller) -> AsyncIterator[tuple[AnyTool, FilledCall]]:
+        """Yield the calls of the steps after this one, until the value of one isn't known."""
+        for place, step in enumerate(plan.steps[number:], start=number + 1):
+            tool = caller.find_tool(step.tool)
+            assert tool is not None, "a plan whose tools have changed is void"
+            try:
+                filled = await _Filling(plan, step, tool, caller).filled()
+            except (LookupError, ToolFailed):
+                return
+            yield tool, replace(filled, step=place)
 
 
 def _object(arguments: str) -> Mapping[str, Json] | None:
@@ -121,14 +143,16 @@ class _Filling:
     async def filled(self) -> FilledCall:
         """Raises `LookupError` if a value isn't there."""
         found: dict[str, Json] = dict(self.step.arguments)
-        slots = [(self.tool.roles.get(name), self._of_words(value)) for name, value in leaves(found)]
+        slots: dict[str, Slot] = {
+            name: (self.tool.roles.get(name), self._of_words(value)) for name, value in leaves(found)
+        }
         for name, reference in self.step.values.items():
             role = self.tool.roles.get(name)
             value, source = await self._found(reference, role)
             put(found, name, [value] if reference.listed else value)
-            slots.append((role, source))
+            slots[name] = role, source
         if self._alone:
-            slots = [(role, Source.OWN_ENTRY if source in NOT_NAMED else source) for role, source in slots]
+            slots |= {name: (role, Source.OWN_ENTRY) for name, (role, source) in slots.items() if source in NOT_NAMED}
         return FilledCall(json.dumps(found, ensure_ascii=False), slots)
 
     @property

@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from gateway.app.live_config import Embedders, LiveConfig
-from gateway.background.cpu.executor import Cpu
+from gateway.background.cpu.executor import Cpu, ScratchFolder
+from gateway.background.cpu.extraction import TextExtraction
+from gateway.background.jobs import FileParts
 from gateway.background.upkeep.housekeeping import Checkpointing
 from gateway.background.worker import Workplace
 from gateway.config.environment import Environment
@@ -15,6 +17,7 @@ from gateway.flow.inbound.persistence import InboundWriter
 from gateway.flow.journal.journal import Journal
 from gateway.flow.secrets.guard import LeakGuard
 from gateway.flow.secrets.live_secrets import LiveSecrets
+from gateway.flow.turn.budgets import SharedBudgets
 from gateway.logs import SecretMask
 from gateway.net.addresses import Rules
 
@@ -40,16 +43,14 @@ class Core(Engine):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Records:
-    """The parts that store messages and files."""
+class Records(FileParts):
+    """The parts that store messages and files: those that jobs use, and the gateway's own."""
 
-    journal: Journal
     writer: InboundWriter
     rehearsal: Rehearsal
-    workspaces: Workspaces
-    uploads: Uploads
     checkpointing: Checkpointing
     embedders: Embedders
+    budgets: SharedBudgets
     cpu: Cpu
 
     async def close(self) -> None:
@@ -72,13 +73,17 @@ def build_records(core: Core, *, workplace: Workplace, cpu: Cpu) -> Records:
         unverified=journal.check.holds,
         member_mb=lambda: core.current.config.limits.member_mb,
     )
+    budgets = SharedBudgets(core.database, core.current.limits, clock)
+    scratch = ScratchFolder(environment.state / "ingest")
     return Records(
         journal=journal,
         writer=writer,
         rehearsal=Rehearsal(core.database, writer, clock),
         workspaces=workspaces,
         uploads=Uploads(core.database, workspaces, clock, core.current.longest_file),
+        extraction=TextExtraction(core, workspaces, cpu, scratch, core.current.hear, budgets),
         checkpointing=Checkpointing(core.database, environment.workspace, environment.data / "checkpoints", clock),
         embedders=Embedders(core.current, clock, core.guard.at("embedding")),
+        budgets=budgets,
         cpu=cpu,
     )

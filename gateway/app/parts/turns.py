@@ -18,13 +18,14 @@ from gateway.app.parts.way_out import WayOut
 from gateway.background.cpu.executor import ScratchFolder, run_alone
 from gateway.background.cpu.extraction import WebPages
 from gateway.background.cpu.virtual_shells import VirtualShells
+from gateway.background.worker import Workplace
 from gateway.flow.approvals.questions import Questions
+from gateway.flow.files.sync import FileSync
 from gateway.flow.outbound.send_tool import SendTool
-from gateway.flow.turn.budgets import SharedBudgets
 from gateway.flow.turn.compaction import Compactor
 from gateway.flow.turn.environment import AgentEnvironments, Toolkit
 from gateway.flow.turn.own_tools import LockWatches, McpSource, OwnTools
-from gateway.flow.turn.runner import RunFinisher, TurnRunner
+from gateway.flow.turn.runner import AgentParts, RunFinisher, TurnRunner
 from gateway.net.addresses import Rules
 from gateway.net.mcp.connections import Connections
 from gateway.net.search import WebSearcher
@@ -39,17 +40,12 @@ SEARCH_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
-    """The parts that run turns."""
+class Turns(AgentParts):
+    """The parts that run turns, and what they use."""
 
-    questions: Questions
     shells: VirtualShells
     mcp: Connections
     own: OwnTools
-    environments: AgentEnvironments
-    budgets: SharedBudgets
-    runner: TurnRunner
-    finisher: RunFinisher
 
     async def close(self) -> None:
         """End the processes and connections of the turns."""
@@ -59,7 +55,9 @@ class Turns:
         await self.own.commands.workshop.close()
 
 
-def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequence[Family]) -> Turns:
+def build_turns(
+    core: Core, records: Records, way_out: WayOut, *, families: Sequence[Family], workplace: Workplace
+) -> Turns:
     """Build the turns; starts nothing."""
     current = core.current
     questions = Questions(core, way_out.proactive, lambda: current.config.reviews)
@@ -82,23 +80,31 @@ def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequ
         leaks=core.mask.leaks,
         owner_zone=lambda: current.config.owner.timezone,
     )
-    budgets = SharedBudgets(core.database, current.limits, core.clock)
     return Turns(
         questions=questions,
         shells=shells,
         mcp=mcp,
         own=own,
         environments=environments,
-        budgets=budgets,
         runner=TurnRunner(
             engine=core,
             models=lambda: current.model,
             limits=current.limits,
-            budgets=budgets,
+            budgets=records.budgets,
             environments=environments,
             compactor=Compactor(core, current.summary_model, lambda: current.config.compaction.at_tokens),
         ),
         finisher=RunFinisher(core, way_out.proactive),
+        file_sync=FileSync(
+            engine=core,
+            workspaces=records.workspaces,
+            locks_of=lambda principal: environments.of(principal).locks,
+            data=core.environment.data,
+            settings=lambda: current.config.workspace,
+            rules=core.net_rules,
+            at_home=lambda: workplace.here,
+            tell_owner=way_out.notices.tell_owner,
+        ),
     )
 
 

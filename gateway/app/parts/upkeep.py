@@ -75,13 +75,13 @@ def build_upkeep(
         limit=work.worker.limit,
         tell=way_out.notices.tell_owner,
     )
-    heartbeat = _heartbeat(core, way_out, turns, work)
+    heartbeat = _heartbeat(core, records, way_out, turns, work)
     indexing = _indexing(core, records, work.workplace)
     looks = _looks(core, records, way_out, turns, work, heartbeat, indexing)
     job_table = _job_table(core, looks, work.workplace)
 
     def vitals() -> Vitals:
-        files = turns.environments.reading or (work.file_sync.state if work.file_sync.on else None)
+        files = turns.environments.reading or (turns.file_sync.state if turns.file_sync.on else None)
         return Vitals(
             loop=lag.lag,
             memory=ram.memory,
@@ -108,13 +108,13 @@ def build_upkeep(
     )
 
 
-def _heartbeat(core: Core, way_out: WayOut, turns: Turns, work: Work) -> Heartbeat:
+def _heartbeat(core: Core, records: Records, way_out: WayOut, turns: Turns, work: Work) -> Heartbeat:
     return Heartbeat(
         engine=core,
         environments=turns.environments,
         config=lambda: core.current.config,
         model=core.current.heartbeat_model,
-        budgets=turns.budgets,
+        budgets=records.budgets,
         halt=work.parts.halt,
         tell_owner=way_out.notices.tell_owner,
     )
@@ -156,7 +156,7 @@ def _looks(
     logs = partial(prune_logs, core.environment.state / "logs", lambda: current.config.logs.keep, clock)
     tell_owner, keeps_files = way_out.notices.tell_owner, workplace.kind == "gateway"
     owner, clean = core.people.owner.id, core.guard.at("hooks")
-    hooks = Hooks(database, owner, lambda: current.config.hooks, core.net_rules, turns.budgets.used_up, clean, clock)
+    hooks = Hooks(database, owner, lambda: current.config.hooks, core.net_rules, records.budgets.used_up, clean, clock)
     told = only_if(lambda: workplace.here, hooks.look)
     # A worker beside a gateway leaves the files to the gateway.
     return {
@@ -165,7 +165,7 @@ def _looks(
         "approvals": turns.questions.look,
         SECRETS: SecretReload(core.secrets, clock).look,
         EMBED: indexing.look,
-        FILES: only_if(lambda: keeps_files or not workplace.here, work.file_sync.look),
+        FILES: only_if(lambda: keeps_files or not workplace.here, turns.file_sync.look),
         "backup": ScheduledBackup(core.environment, lambda: current.config, database, tell_owner, clock).look,
         "hooks": Interval(lambda: HOOK_INTERVAL if current.config.hooks else None, told, clock).look,
         "consolidation": Interval(lambda: CONSOLIDATION_INTERVAL, partial(queue_consolidations, core), clock).look,

@@ -29,16 +29,14 @@ from gateway.app.storage.manifest import (
 from gateway.config.data.instance import hold_instance
 from gateway.config.environment import Environment
 from gateway.config.model import Config
-from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.principals import Label
+from gateway.flow.outbound.parts import send_notice
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.delivery import addresses, outbox
-from gateway.store.delivery.outbox import OutboxPart
+from gateway.store.delivery import addresses
 from gateway.store.dump import addresses_in_doubt, lacks_rows, load
 from gateway.store.files import contents
 from gateway.store.migrate import migrate
-from gateway.store.transcript import messages, sessions
+from gateway.store.transcript import sessions
 from gateway.workspace.files.access import open_folder
 from gateway.workspace.files.paths import READ_ONLY
 from gateway.workspace.template import is_reserved
@@ -176,10 +174,7 @@ async def _note_uncertain_answers(tx: Connection) -> None:
     for address in await addresses_in_doubt(tx):
         at = await addresses.lock_by_id(tx, address)
         await sessions.lock(tx, at.session_id)
-        said = await messages.say(
-            tx, at.session_id, at.principal_id, Notice(RESTORED), label=Label.OWNER, address=at.id
-        )
-        await outbox.put(tx, at.principal_id, at.id, said.id, [OutboxPart(RESTORED)], notice=True)
+        await send_notice(tx, at, RESTORED, len(RESTORED))
 
 
 def unpack(path: Path, into: Path | None) -> Manifest:

@@ -85,7 +85,7 @@ class Approval:
         return ToolOutcome(EXPORTED.format(counted), Label.KNOWN)
 
     async def _called(self, run: Claim, review: ReviewRow, *, again: bool) -> ToolOutcome:
-        """Make the exact call; a call that began before a crash never runs again.
+        """Make the exact calls until one fails; what began before a crash never runs again.
 
         What the person made last is theirs, word for word; any other call is trusted as little as who asked for it.
         """
@@ -95,7 +95,7 @@ class Approval:
         toolbox, fence = (await self._environment(review)).toolbox, Fence(self.engine.database, run)
         await toolbox.refresh()
         if again:
-            await fence.outlast(toolbox.seconds_under_way(review.tool))
+            await fence.outlast(max(toolbox.seconds_under_way(call.tool) for call in review.calls))
             return ToolOutcome(MAY_HAVE_RUN, Label.OWNER)
         own = self.engine.people.own_label(review.principal_id)
         caller = Caller(
@@ -107,16 +107,19 @@ class Approval:
             fence=fence.cross,
             check=fence.check,
         )
-        call = ToolCall("", review.tool, json.dumps(review.arguments))
-        return await toolbox.run(call, caller, approval=ApprovedCall(review.act, review.base))
+        outcomes = list[ToolOutcome]()
+        for each in review.calls:
+            call = ToolCall("", each.tool, json.dumps(each.arguments))
+            outcomes.append(await toolbox.run(call, caller, approval=ApprovedCall(each.act, each.base)))
+            if outcomes[-1].failed:
+                break
+        return _together(review, outcomes)
 
     async def _environment(self, review: ReviewRow) -> AgentEnvironment:
         """The environment in which the call was requested; a fork's environment has its own files."""
-        environments, fork = self.environments, None
-        if review.task_id is not None:
-            async with self.engine.database.connection() as conn:
-                fork = await trees.fork_of(conn, review.task_id)
-        return environments.of(review.principal_id, fork)
+        task = review.task_id
+        fork = await self.engine.database.read(lambda conn: trees.fork_of(conn, task)) if task else None
+        return self.environments.of(review.principal_id, fork)
 
     async def _finish(
         self, run: Claim, review: ReviewRow, outcome: ToolOutcome | None, files: Sequence[FileId] = ()
@@ -156,6 +159,16 @@ class Approval:
         allowed = "was approved" if review.grant_id is None else f"was allowed in advance by G{review.grant_id}"
         ran = "and may have run" if result == MAY_HAVE_RUN else "and has run"
         return f"{review.name} ({review.tool}) {allowed} {ran}:\n```\n{legible(result[:MAX_CHARS])}\n```"
+
+
+def _together(review: ReviewRow, outcomes: Sequence[ToolOutcome]) -> ToolOutcome:
+    """The outcomes of a question's calls as one."""
+    if len(review.calls) == 1:
+        return outcomes[0]
+    texts = [outcome.text[: MAX_CHARS // len(review.calls)] for outcome in outcomes]
+    texts += ["not called, as the call before it failed"] * (len(review.calls) - len(texts))
+    told = [f"step {call.step} ({call.tool}): {text}" for call, text in zip(review.calls, texts, strict=True)]
+    return ToolOutcome("\n".join(told), max(outcome.label for outcome in outcomes), outcomes[-1].failed)
 
 
 async def _start(tx: Connection, run: Claim) -> tuple[ReviewRow, bool]:

@@ -46,7 +46,7 @@ class ChatTurns:
     async def run(self, run: Claim) -> None:
         """Answer the unread messages of the session; raises `RunLost` if the run was cancelled or taken over."""
         self.engine.failpoints.reach(Step.TURN_CLAIMED)
-        opened = await self.engine.database.run_alone(ChatOpening(run=run).open)
+        opened = await self.engine.database.run_alone(ChatOpening.of(run).open)
         if opened is None:
             return
         self.engine.failpoints.reach(Step.TURN_TAKEN)
@@ -63,7 +63,7 @@ class ChatTurns:
 
     async def give_up(self, run: Claim) -> None:
         """Report that the attempts are used up; the next message starts fresh."""
-        opened = await self.engine.database.run_alone(ChatOpening(run=run).open)
+        opened = await self.engine.database.run_alone(ChatOpening.of(run).open)
         if opened is not None:
             text = f"I could not answer: {run.max_attempts} attempts failed. Write again and I'll start fresh."
             async with seen_reaction(self.delivery.outbound.channel(opened.at), opened.at, opened.asked):

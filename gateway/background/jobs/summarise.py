@@ -13,7 +13,6 @@ from gateway.agent.conversation.compaction import (
     Sections,
     lasting_facts,
     read_summary,
-    recap_of,
     summary_prompt,
     without_model,
 )
@@ -22,9 +21,10 @@ from gateway.background.jobs import Job, JobParts
 from gateway.domain.conversation.model import Reply
 from gateway.domain.ids import SessionId
 from gateway.domain.json import Json
-from gateway.domain.memory.memories import Category, Kind, NewMemory
+from gateway.domain.memory.memories import NewMemory
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
+from gateway.flow.turn.compaction import remember
 from gateway.flow.turn.loop import MIN_PROMPT_TOKENS
 from gateway.store.connection.pool import Connection
 from gateway.store.files import attachments
@@ -104,16 +104,13 @@ def _within(row: MessageRow, until: Json) -> bool:
 
 
 def _made(what: Cut, reply: Reply | None) -> Sections:
-    sections = None if reply is None else read_summary(reply.text)
-    return without_model(what, LONGEST_SUMMARY) if sections is None else sections
+    return (read_summary(reply.text) if reply else None) or without_model(what, LONGEST_SUMMARY)
 
 
 async def _store(tx: Connection, run: Claim, ended: _Ended, sections: Sections) -> None:
     """Store the summary and its facts, with the label of the conversation."""
     new = partial(NewMemory, label=ended.label, origin=ORIGIN, agent=ended.agent, session=ended.session)
-    for fact in lasting_facts(sections):
-        await memories.learn(tx, run.principal_id, new(fact, Category.FACT, sources=ended.what.spoken))
-    await memories.add(tx, run.principal_id, new(recap_of(sections), kind=Kind.SUMMARY))
+    await remember(tx, run.principal_id, new, sections, lasting_facts(sections), ended.what)
     log.info("session.summarised", session_id=str(ended.session))
 
 

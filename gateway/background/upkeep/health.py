@@ -55,8 +55,7 @@ async def joined(database: Database, instance: InstanceId, kind: Kind) -> AsyncI
         if not await instances.take_lease(conn, instances.life_lease(instance), instance, instances.LEASE_SECONDS):
             raise OwnerMustAct(f"another gateway is running on this database as {instance}; stop it first")
     try:
-        async with database.connection() as conn:
-            await _not_beside_one_alone(conn, instance)
+        await database.read(lambda conn: _not_beside_one_alone(conn, instance))
         await database.run(lambda tx: instances.enter(tx, instance, platform.node(), kind))
         yield
     finally:

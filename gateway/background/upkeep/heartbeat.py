@@ -76,8 +76,7 @@ class Heartbeat:
 
     async def beat(self) -> HeartbeatResult:
         """Make a heartbeat now, whatever is configured; if one is running, return that one."""
-        async with self.engine.database.connection() as conn:
-            pulse = await heartbeats.begin(conn, self.engine.clock.now())
+        pulse = await self.engine.database.run_alone(lambda conn: heartbeats.begin(conn, self.engine.clock.now()))
         return await self._beat(pulse)
 
     async def look(self) -> datetime | None:
@@ -101,8 +100,8 @@ class Heartbeat:
         now, owner = self.engine.clock.now(), self.engine.people.owner.id
         persona = await asyncio.to_thread(self.environments.of(owner).persona)
         instructed, idle = instructs(persona.heartbeat), unreadable(persona.heartbeat) or NOTHING
-        async with self.engine.database.connection() as conn:
-            found = await heartbeats.concerns(conn, owner, max(pulse.looked, now - LONGEST_LOOK), now)
+        since = max(pulse.looked, now - LONGEST_LOOK)
+        found = await self.engine.database.read(lambda conn: heartbeats.concerns(conn, owner, since, now))
         after = await self._after(pulse, now, None if instructed or found else idle)
 
         async def note(tx: Connection) -> bool:
@@ -112,8 +111,7 @@ class Heartbeat:
             return noted
 
         if not await self.engine.database.run(note):
-            async with self.engine.database.connection() as conn:
-                return (await heartbeats.begin(conn, now)).beat
+            return (await self.engine.database.run_alone(lambda conn: heartbeats.begin(conn, now))).beat
         log.info("heartbeat.beat", outcome=after.outcome.value, found=len(found), instructed=instructed)
         if after.outcome is HeartbeatOutcome.RUNNING:
             self.engine.signals.tasks.set()

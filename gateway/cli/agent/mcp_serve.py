@@ -19,13 +19,11 @@ TOKEN = "SUPACLAW_TOKEN"
 TIMEOUT_SECONDS = 3_600.0
 """As long as the longest turn that `ask` waits for."""
 ERROR_CODE = -32000
-Url = Annotated[
-    str | None, typer.Option(metavar="URL", help="The gateway's address (default: the one on this machine).")
-]
+Url = Annotated[str | None, typer.Option(metavar="URL", help="The gateway's address (default: this machine's).")]
 
 
 def mcp_serve(url: Url = None) -> None:
-    """Serve memory, tasks and `ask` over MCP to the program that starts this.
+    """Serve memory, tasks and `ask` over MCP by stdio.
 
     The Model Context Protocol runs over standard input and output.
 

@@ -48,9 +48,7 @@ Does = Annotated[Use, option("The class of its calls.", None, "--class")]
 def show_all(as_json: AsJson = False) -> None:
     """List the tools that servers offer."""
     rows = list(map(PinnedToolRow.of, with_connection(pinned_tools.read)))
-    print_rows(
-        rows, COLUMNS, as_json=as_json, none="No tools yet. `supaclaw tools test` asks the servers of tools.mcp."
-    )
+    print_rows(rows, COLUMNS, as_json=as_json, none="No tools yet. `supaclaw tools test` asks the servers of tools.mcp")
 
 
 def show(name: Name, as_json: AsJson = False) -> None:

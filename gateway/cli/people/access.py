@@ -70,9 +70,7 @@ def list_requests(as_json: AsJson = False) -> None:
     print_rows(with_database(read), COLUMNS, as_json=as_json, none="No access requests.")
 
 
-def approve_request(
-    code: Annotated[str, argument("The code that the person received.", "CODE")],
-) -> None:
+def approve_request(code: Annotated[str, argument("The code that the person received.", "CODE")]) -> None:
     """Approve an access request."""
     row = with_database(lambda database: Pairing(database).approve(code))
     echo(f"{row} has access")
@@ -93,9 +91,7 @@ def erase_member(
         echo(asyncio.run(erase_person(environment, load_early(environment, os.environ), account, agree)))
 
 
-def deny_request(
-    which: Annotated[str, argument("The code, or the number in the list.", "CODE|ID")],
-) -> None:
+def deny_request(which: Annotated[str, argument("The code, or the number in the list.", "CODE|ID")]) -> None:
     """Deny a request, or revoke access."""
     row = with_database(lambda database: Pairing(database).deny(which))
     echo(f"{row} has no access")

@@ -45,10 +45,7 @@ def get(key: Key) -> None:
         echo(f"(set by {variable} in the environment)", error=True)
 
 
-def set(
-    key: Key,
-    value: Annotated[str, argument("The value as JSON; anything else is a string.", "VALUE")],
-) -> None:
+def set(key: Key, value: Annotated[str, argument("The value as JSON; anything else is a string.", "VALUE")]) -> None:
     """Change one setting. A running gateway applies it at once. An invalid value is refused and not written."""
     from gateway.app.storage.offline import StoredSecrets
 

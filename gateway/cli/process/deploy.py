@@ -125,8 +125,7 @@ def test() -> None:
     """Check that the database works and can be written."""
 
     async def work(database: Database) -> ServerFacts:
-        async with database.connection() as conn:
-            await require_owner(conn)
+        await database.read(require_owner)
         return await server.look(database)
 
     found = with_database(work)

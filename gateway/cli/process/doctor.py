@@ -17,7 +17,7 @@ from gateway.app.installation import program_of
 from gateway.cli.connections.local_gateway import ask_gateway
 from gateway.cli.process.update import rehearse
 from gateway.cli.terminal.console import Style, echo, show_progress
-from gateway.cli.terminal.output import AsJson, flag, print_json, print_result
+from gateway.cli.terminal.output import AsJson, flag, option, print_json, print_result
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Step
 from gateway.domain.health import Finding, FindingLevel
@@ -28,9 +28,7 @@ _REQUEUE_SECONDS = 120.0
 _COLOURS = {FindingLevel.OK: Style.GREEN, FindingLevel.WARN: Style.YELLOW, FindingLevel.FAIL: Style.RED}
 
 _DRILL = "Restore a backup into a copy, start that and talk to it."
-Drill = Annotated[
-    Path | None, typer.Option("--restore-drill", metavar="FILE", exists=True, dir_okay=False, help=_DRILL)
-]
+Drill = Annotated[Path | None, option(_DRILL, "FILE", "--restore-drill", exists=True, dir_okay=False)]
 
 
 def doctor(

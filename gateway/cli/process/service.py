@@ -34,10 +34,7 @@ ForUser = Annotated[
 ]
 
 
-def install(
-    user: ForUser = None,
-    show: Annotated[bool, flag("Only print the unit.", "--print")] = False,
-) -> None:
+def install(user: ForUser = None, show: Annotated[bool, flag("Only print the unit.", "--print")] = False) -> None:
     """Start the gateway now and at every boot. Run it again after an update; it rewrites the unit."""
     environment = Environment.read(os.environ, starting=True)
     check_only_agent(os.environ, environment.data)

@@ -150,8 +150,7 @@ class _Switch:
         """The number of the last arrival, and whether this version can use the database."""
         config = load_early(self.environment, os.environ)
         async with reach(self.environment, config, mine=False) as database:
-            async with database.connection() as conn:
-                arrival = await inbox.newest(conn)
+            arrival = await database.read(inbox.newest)
             try:
                 await check_schema(database)
             except OwnerMustAct:

@@ -68,10 +68,7 @@ def list_files(limit: Limit = 20, as_json: AsJson = False) -> None:
     print_rows(rows, ("id", "path", "size", "trust"), as_json=as_json)
 
 
-def vouch(
-    paths: Annotated[list[str], argument("Files, from the workspace root.", "PATH")],
-    yes: Yes = False,
-) -> None:
+def vouch(paths: Annotated[list[str], argument("Files, from the workspace root.", "PATH")], yes: Yes = False) -> None:
     """Vouch for files as they are now; they then count as your own words."""
     workspace = Workspace(Environment.read(os.environ).workspace)
     hashes = {path: _print_head(workspace, path) for path in paths}
@@ -215,10 +212,7 @@ def find_lines(
         echo(f"supaclaw: only the first {MAX_MATCHES} lines are shown; name a folder or use --glob", error=True)
 
 
-def move(
-    path: Where,
-    to: Annotated[str, argument("The new path.", "TO")],
-) -> None:
+def move(path: Where, to: Annotated[str, argument("The new path.", "TO")]) -> None:
     """Move or rename a file, after a checkpoint. Never overwrites one."""
 
     async def work(database: Database) -> None:
@@ -229,10 +223,7 @@ def move(
     echo(f"moved {path} to {to}")
 
 
-def delete(
-    paths: Annotated[list[str], argument("Files, from the workspace root.", "PATH")],
-    yes: Yes = False,
-) -> None:
+def delete(paths: Annotated[list[str], argument("Files, from the workspace root.", "PATH")], yes: Yes = False) -> None:
     """Delete files, after a checkpoint."""
     workspace = owners_workspace()
     for path in paths:

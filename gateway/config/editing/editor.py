@@ -162,9 +162,7 @@ class ConfigEditor:
         before = read(self._path)
         previous = self._previous(before)
         if previous is None:
-            raise ConfigError(
-                "there is no version to go back to: config.json was changed elsewhere since the last save"
-            )
+            raise ConfigError("there is no earlier version: config.json was changed elsewhere since the last save")
         new = self._parsed(previous)
         check_environment(self._parsed(before), new, self._environ)
         return compare(before, self._parsed(before), new, previous)

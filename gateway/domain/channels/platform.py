@@ -1,6 +1,7 @@
 """A request to a messenger's platform: its errors, the recovery from them, and the logger that a channel is given."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from random import uniform
 from typing import Protocol
@@ -98,21 +99,19 @@ def seconds_to_wait(told: object) -> float | None:
     return min(seconds, LONGEST_WAIT) if seconds > 0 else None
 
 
+@dataclass(slots=True)
 class Recovery:
     """Trouble with a platform, or with our own database: each kind is logged once until it is over."""
 
-    def __init__(
-        self, channel: str, log: Logger, pause: Callable[[float], Awaitable[None]], first_pause: float = 1.0
-    ) -> None:
-        self._channel = channel
-        self._logger = log
-        self._pause = pause
-        self._first_pause = first_pause
-        self._failures = 0
-        self._trouble = ""
-        self._since: datetime | None = None
-        self.trouble = ""
-        """The platform's last error in words for people; "" after a success."""
+    channel: str
+    log: Logger
+    pause: Callable[[float], Awaitable[None]]
+    first_pause: float = 1.0
+    _failures: int = 0
+    _trouble: str = ""
+    _since: datetime | None = None
+    trouble: str = ""
+    """The platform's last error in words for people; "" after a success."""
 
     @property
     def needed(self) -> bool:
@@ -122,7 +121,7 @@ class Recovery:
     def over(self) -> None:
         """The last try worked."""
         if self._trouble:
-            self._logger.info(f"{self._channel}.recovered", from_trouble=self._trouble)
+            self.log.info(f"{self.channel}.recovered", from_trouble=self._trouble)
         self._failures, self._trouble, self._since, self.trouble = 0, "", None, ""
 
     async def after(self, error: Exception) -> None:
@@ -135,12 +134,12 @@ class Recovery:
         else:
             self._report("not_accepted", f"{type(error).__name__}: {error}", owner_must_act=False)
             seconds = self._backoff(2.0)
-        await self._pause(seconds)
+        await self.pause(seconds)
 
     def _report(self, trouble: str, why: str, *, owner_must_act: bool) -> None:
-        event = f"{self._channel}.{trouble}"
+        event = f"{self.channel}.{trouble}"
         if event != self._trouble:
-            (self._logger.error if owner_must_act else self._logger.warning)(event, why=why)
+            (self.log.error if owner_must_act else self.log.warning)(event, why=why)
         self._trouble = event
 
     def _words(self, error: PlatformError) -> str:
@@ -151,5 +150,5 @@ class Recovery:
 
     def _backoff(self, longest: float) -> float:
         """Up to a half is left to chance, so that many apps do not return at once."""
-        longest = min(longest, self._first_pause * 2.0 ** min(self._failures - 1, 5))
+        longest = min(longest, self.first_pause * 2.0 ** min(self._failures - 1, 5))
         return uniform(longest / 2, longest)

@@ -82,7 +82,7 @@ BUILT_IN = frozenset({
     "memory_search", "move_file", "plan", "read_file", "remember", "search_files", "send_file", "send_message",
     "skills", "spawn", "start_task", "tasks", "todo", "web_fetch", "web_search", "write_file",
     "complete_task", "create_subtask", "handoff", "load_skill", "request_human_review", "save_intermediate_data",
-    "call_in_doubt", "embed_memory", "resume_schedule", "task_budget", "vouch_files",
+    "call_in_doubt", "embed_memory", "planned_calls", "resume_schedule", "task_budget", "vouch_files",
 })  # fmt: skip
 """The names of the gateway's own tools and calls, whether they are offered or not."""
 
@@ -130,10 +130,6 @@ class Labelled:
         return cls(result, Label.OWNER)
 
 
-async def _never_lost() -> None:
-    pass
-
-
 async def _never_said(_value: str) -> bool:
     return False
 
@@ -162,7 +158,7 @@ class Caller:
     address: AddressId | None
     label: Label
     fence: Callable[[], Awaitable[None]] = field(compare=False)
-    check: Callable[[], Awaitable[None]] = field(default=_never_lost, compare=False)
+    check: Callable[[], Awaitable[None]] = field(compare=False)
     said: Callable[[str], Awaitable[bool]] = field(default=_never_said, compare=False)
     unlisted: "Sequence[AnyTool]" = field(default=(), compare=False)
     """The gateway's own tools that the prompt doesn't list."""

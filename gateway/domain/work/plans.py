@@ -18,6 +18,8 @@ from gateway.domain.json import Json, JsonObject
 
 PLAN = "plan"
 """The tool's name."""
+PLANNED_CALLS = "planned_calls"
+"""The name of the question about several calls of a plan."""
 MAX_STEPS = 20
 MAX_CONTENT = 2_000
 """Characters of a value that was read and goes to somebody."""
@@ -121,17 +123,32 @@ class PlanArguments(ToolArguments):
         return self
 
 
+@dataclass(frozen=True, slots=True)
+class AskedCall:
+    """A call that a question is about; `base` is that of its `Change`. A call of no plan has the step 0."""
+
+    step: int
+    tool: str
+    arguments: Mapping[str, object]
+    act: ToolClass
+    base: str
+
+
 class NotYet(LookupError):
     """A value comes from a step that has no result so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A step that a call has filled, and the call's result, as JSON text; None while it runs."""
+    """A step that a call has filled, and the call's result, as JSON text; None while it runs.
+
+    `last` is that step, or the last of those that the call's question is about, too.
+    """
 
     number: int
     ordinal: int
     result: str | None
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +162,12 @@ class Plan:
 
     @property
     def _last(self) -> int:
-        return max((each.number for each in self.spent), default=0)
+        return max((each.last for each in self.spent), default=0)
+
+    def was_asked(self, tool: str, given: Mapping[str, Json]) -> bool:
+        """Whether an earlier call's question is about the step that this call would fill, too."""
+        asked = (self.steps[place] for each in self.spent for place in range(each.number, each.last))
+        return any(step.tool == tool and _agrees(step, given) for step in asked)
 
     def step_for(self, tool: str, given: Mapping[str, Json], ordinal: int) -> int | None:
         """The number of the step that a call fills: the next one of this tool which has these values."""

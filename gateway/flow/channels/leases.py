@@ -46,8 +46,7 @@ class ChannelLeases:
         if self.has(channel):
             self.held.discard(lease_of(channel))
             with suppress(TryAgainLater):
-                async with self.database.connection() as conn:
-                    await instances.drop_lease(conn, lease_of(channel), self.instance)
+                await self.database.run_alone(lambda conn: instances.drop_lease(conn, lease_of(channel), self.instance))
 
     async def _take(self, tx: Connection, channel: str, *, stays: bool) -> str:
         if stays and (machine := await instances.settle(tx, channel, self.instance)):

@@ -89,9 +89,8 @@ class Uploads:
         if quota := self._workspaces.of(principal).quota:
             await asyncio.to_thread(quota.reserve, incoming.size)
         size, sha256 = incoming.size, incoming.sha256
-        async with self._database.connection() as conn:
-            # Any author may have written its content, no matter who sent it.
-            await contents.note(conn, principal, sha256, Label.UNTRUSTED, "upload")
+        # Any author may have written its content, no matter who sent it.
+        await self._database.run_alone(lambda conn: contents.note(conn, principal, sha256, Label.UNTRUSTED, "upload"))
         path = await asyncio.to_thread(incoming.settle, f"{self._clock.now():%Y-%m-%d}", name)
         async with self._database.connection() as conn:
             return await files.keep(

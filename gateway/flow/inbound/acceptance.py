@@ -12,10 +12,9 @@ from cachetools import LRUCache
 from gateway.config.failpoints import Step
 from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide
 from gateway.domain.conversation.inbound import LOCAL, Address, Arrival, Inbound, Sender
-from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import SupaclawError, TryAgainLater
 from gateway.domain.ids import EntryId, InboxId
-from gateway.domain.principals import Label, Role
+from gateway.domain.principals import Role
 from gateway.domain.time import Clock
 from gateway.flow.engine import Engine
 from gateway.flow.inbound.companions import Companions
@@ -23,13 +22,12 @@ from gateway.flow.inbound.persistence import ALBUM_SECONDS, Accepted, InboundWri
 from gateway.flow.inbound.spool import Outages, Quarantine, Spool
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import MessageStored
-from gateway.flow.outbound.parts import parts
+from gateway.flow.outbound.parts import send_notice
 from gateway.flow.outbound.proactive import Notices
 from gateway.flow.secrets.guard import Clean, clean_inbound
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.delivery import addresses, outbox
+from gateway.store.delivery import addresses
 from gateway.store.errors import reaching
-from gateway.store.transcript import messages
 from gateway.store.work import steps, tasks
 from gateway.workspace.journal.files import Place
 
@@ -71,11 +69,9 @@ class Rehearsal:
         await self.writer.accept(tx, Arrival(EntryId(uuid4()), more, arrival.at), Role.OWNER)
         at = await addresses.lock(tx, arrival.inbound.address)
         assert at is not None, "it was just added"
-        notice = Notice("rehearsal")
-        said = await messages.say(tx, at.session_id, at.principal_id, notice, label=Label.OWNER, address=at.id)
-        await outbox.put(tx, at.principal_id, at.id, said.id, parts(notice.text, 100), notice=True)
+        await send_notice(tx, at, "rehearsal", 100)
         if task := await tasks.live_chat(tx, at.session_id):
-            await steps.tool_ran(tx, task, at.principal_id, notice.text, 0)
+            await steps.tool_ran(tx, task, at.principal_id, "rehearsal", 0)
         raise _Rehearsed
 
 

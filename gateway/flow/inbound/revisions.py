@@ -5,15 +5,14 @@ from dataclasses import replace
 
 from gateway.agent.work.task_trees import top_task
 from gateway.domain.conversation.inbound import Arrival
-from gateway.domain.conversation.transcript import Notice
 from gateway.domain.ids import InboxId, InstanceId, MessageId
 from gateway.domain.principals import Label
 from gateway.domain.text import marks
-from gateway.flow.outbound.parts import parts
+from gateway.flow.outbound.parts import send_notice
 from gateway.store.connection.pool import Connection
-from gateway.store.delivery import inbox, outbox
+from gateway.store.delivery import inbox
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.transcript import messages, tool_calls, unread
+from gateway.store.transcript import tool_calls, unread
 from gateway.store.transcript.messages import DELETED, REVISED, MessageRow
 from gateway.store.trust import reviews
 from gateway.store.work import tasks
@@ -38,12 +37,13 @@ async def revise(
     if not old:
         before = await inbox.find_duplicate(tx, replace(said, platform_id=changed))
         if before is not None and before.kind == "command" and not said.deleted:
-            await _tell(tx, at, NO_COMMAND)
+            await send_notice(tx, at, NO_COMMAND, MAX_NOTICE)
         return None
     if old[-1].seq is None and old[-1].origin != REVISED:  # no turn has read it
         return old[-1].id
     if closed := await _close_questions(tx, old):
-        await _tell(tx, at, CLOSED.format(", ".join(closed), "deleted" if said.deleted else "edited"))
+        told = CLOSED.format(", ".join(closed), "deleted" if said.deleted else "edited")
+        await send_notice(tx, at, told, MAX_NOTICE)
     sent_at = old[0].sent_at
     text, origin = marks.edited(said.text, sent_at), REVISED
     if said.deleted:
@@ -62,8 +62,3 @@ async def revise(
 async def _close_questions(tx: Connection, old: Sequence[MessageRow]) -> list[str]:
     calls = await tool_calls.of_answers(tx, [row.id for row in old])
     return await reviews.close(tx, calls=calls, of_trees=[top_task(old[0].principal_id, call) for call in calls])
-
-
-async def _tell(tx: Connection, at: AddressRow, text: str) -> None:
-    said = await messages.say(tx, at.session_id, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
-    await outbox.put(tx, at.principal_id, at.id, said.id, parts(text, MAX_NOTICE), notice=True)

@@ -41,8 +41,7 @@ class ZoneOffers:
         """Whether no zone is known and none was offered; False while the database is unavailable."""
         if self.zone_of(principal) is None:
             with suppress(TryAgainLater):
-                async with self.database.connection() as conn:
-                    return not await principals.zone_offered(conn, principal)
+                return not await self.database.read(lambda conn: principals.zone_offered(conn, principal))
         return False
 
     async def settle(self, principal: PrincipalId, name: str = "") -> bool:

@@ -268,8 +268,7 @@ class Copies:
         index = await self._listed(journal, target)
         await self._writer.put_right(target, transcribe(await self._lines(journal.id)), set())
         if target == place or await self._writer.remove(place, stored):
-            async with self._database.connection() as conn:
-                await journals.file_away(conn, journal.id, target.path)
+            await self._database.run_alone(lambda conn: journals.file_away(conn, journal.id, target.path))
             self._indexes[place.root] = index
             log.info("journal.filed", session_id=str(journal.session_id), path=target.path)
 

@@ -1,6 +1,7 @@
 """Places: the journal file of each address."""
 
 import asyncio
+from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
@@ -19,24 +20,22 @@ REMEMBERED = 4_096
 LOOK_UP_WITHIN = 5.0
 
 
+@dataclass(slots=True)
 class Places:
     """The files in use. The owner's are in the workspace, a member's in `others`, by id."""
 
-    def __init__(
-        self, database: Database, people: People, writer: JournalWriter, workspace: Path, others: Path
-    ) -> None:
-        self._database = database
-        self._people = people
-        self._writer = writer
-        self._workspace = workspace
-        self._others = others
-        self._used: dict[Address, Place] = {}
-        self.fresh: set[Place] = set()
-        """Files in use that the database does not have yet."""
+    database: Database
+    people: People
+    writer: JournalWriter
+    workspace: Path
+    others: Path
+    used: dict[Address, Place] = field(default_factory=dict, init=False)
+    fresh: set[Place] = field(default_factory=set, init=False)
+    """Files in use that the database does not have yet."""
 
     def root_of(self, principal: PrincipalId) -> Path:
         """The folder of a principal's files."""
-        return self._workspace if self._people.is_owner(principal) else self._others / str(principal)
+        return self.workspace if self.people.is_owner(principal) else self.others / str(principal)
 
     def place_of(self, journal: JournalRow) -> Place:
         """The file of a journal."""
@@ -44,41 +43,41 @@ class Places:
 
     async def journal_at(self, place: Place) -> JournalRow | None:
         """The journal with this file; None if there is none."""
-        principal = self._people.owner.id if place.root == self._workspace else PrincipalId(UUID(place.root.name))
-        return await self._database.read(lambda conn: journals.at_path(conn, principal, place.path))
+        principal = self.people.owner.id if place.root == self.workspace else PrincipalId(UUID(place.root.name))
+        return await self.database.read(lambda conn: journals.at_path(conn, principal, place.path))
 
     def roots(self) -> list[Path]:
         """The folders of all principals; reads one folder."""
-        others = self._others.iterdir() if self._others.is_dir() else ()
-        return [self._workspace, *sorted(path for path in others if _is_principal(path))]
+        others = self.others.iterdir() if self.others.is_dir() else ()
+        return [self.workspace, *sorted(path for path in others if _is_principal(path))]
 
     async def of(self, arrival: Arrival, role: Role) -> Place | None:
         """The file of the conversation, a fresh one if it has none; None while its principal is unknown."""
         address = arrival.inbound.address
-        place = self._used.pop(address, None) or await self._look_up(arrival, role)
+        place = self.used.pop(address, None) or await self._look_up(arrival, role)
         if place is not None:
-            self._used[address] = place
-            if len(self._used) > REMEMBERED:
-                del self._used[next(iter(self._used))]
+            self.used[address] = place
+            if len(self.used) > REMEMBERED:
+                del self.used[next(iter(self.used))]
         return place
 
     def forget(self, place: Place) -> None:
         """Stop using this file."""
         self.fresh.discard(place)
-        self._used = {address: used for address, used in self._used.items() if used != place}
+        self.used = {address: used for address, used in self.used.items() if used != place}
 
     async def _look_up(self, arrival: Arrival, role: Role) -> Place | None:
         try:
-            async with asyncio.timeout(LOOK_UP_WITHIN), self._database.connection() as conn:
+            async with asyncio.timeout(LOOK_UP_WITHIN), self.database.connection() as conn:
                 known = await journals.current(conn, arrival.inbound.address)
         except (SupaclawError, TimeoutError):  # the message is kept in any case, and its file corrected later
             known = None
         if known is None and not (role is Role.OWNER and arrival.inbound.private):
             return None
-        principal, path = known or (self._people.owner.id, None)
+        principal, path = known or (self.people.owner.id, None)
         if path is not None:
             return Place(self.root_of(principal), path)
-        place = await self._writer.create(self.root_of(principal), arrival.at)
+        place = await self.writer.create(self.root_of(principal), arrival.at)
         self.fresh.add(place)
         return place
 

@@ -11,12 +11,10 @@ import structlog
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.domain.channels.channel import Channel, Outgoing, SendDelayed, SendFailed, SendUncertain
-from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import OutboxId
-from gateway.domain.principals import Label
 from gateway.domain.work.tasks import backoff
-from gateway.flow.outbound.parts import NotAttachable, Roots, outgoing_file, parts, whereabouts
+from gateway.flow.outbound.parts import NotAttachable, Roots, outgoing_file, send_notice, whereabouts
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, outbox
 from gateway.store.delivery.addresses import AddressRow
@@ -107,10 +105,8 @@ class Delivery:
             await self._doubt(channel, row, error, text)
 
     async def _file_of(self, row: OutboxRow) -> FileRow | None:
-        if row.file_id is None:
-            return None
-        async with self._database.connection() as conn:
-            return await files.by_id(conn, row.principal_id, row.file_id)
+        file = row.file_id
+        return await self._database.read(lambda conn: files.by_id(conn, row.principal_id, file)) if file else None
 
     async def _outgoing(self, channel: Channel, at: AddressRow, row: OutboxRow, file: FileRow | None) -> Outgoing:
         most = channel.capabilities.max_file
@@ -128,8 +124,7 @@ class Delivery:
     async def _announced(self, row: OutboxRow) -> bool:
         """Commit that it is being sent; if that fails, it waits."""
         try:
-            async with self._database.connection() as conn:
-                return await outbox.mark_sending(conn, row.id)
+            return await self._database.run_alone(lambda conn: outbox.mark_sending(conn, row.id))
         except Exception as exc:
             if not isinstance(exc, TryAgainLater):
                 log.exception("outbound.broken", outbox_id=row.id)
@@ -178,10 +173,8 @@ class Delivery:
         if row.notice or await outbox.is_another_part_uncertain(tx, row):
             return
         doubted = await messages.get(tx, row.message_id)
-        notice = Notice(POST_IN_DOUBT if doubted is not None and not doubted.final else text)
-        said = await messages.say(tx, at.session_id, at.principal_id, notice, label=Label.OWNER, address=at.id)
-        queued = parts(notice.text, channel.capabilities.max_text)
-        await outbox.put(tx, at.principal_id, at.id, said.id, queued, notice=True)
+        notice = POST_IN_DOUBT if doubted is not None and not doubted.final else text
+        await send_notice(tx, at, notice, channel.capabilities.max_text)
 
     async def _record(
         self, row: OutboxRow, write: Callable[[Connection], Awaitable[Recorded]], *, single: bool = True

@@ -12,15 +12,19 @@ from typing import TypeAlias, TypedDict, Unpack
 import structlog
 
 from gateway.domain.channels.channel import Button, Channel, OutgoingFile
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.text.splitting import split, utf16_len
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
+from gateway.store.delivery import outbox
+from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.outbox import OutboxPart
 from gateway.store.files import files
 from gateway.store.files.files import FileRow
+from gateway.store.transcript import messages
 from gateway.workspace.files.disk import Written, measure
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
@@ -55,6 +59,12 @@ def parts(text: str, limit: int, most_marks: int | None = None, **more: Unpack[A
     if made:
         made[0] = replace(made[0], reply_to=more.get("reply_to"))
     return made
+
+
+async def send_notice(tx: Connection, at: AddressRow, text: str, limit: int) -> None:
+    """Say something of the gateway's own in a chat and queue it; commits together with its cause."""
+    said = await messages.say(tx, at.session_id, at.principal_id, Notice(text), label=Label.OWNER, address=at.id)
+    await outbox.put(tx, at.principal_id, at.id, said.id, parts(text, limit), notice=True)
 
 
 Roots: TypeAlias = Callable[[PrincipalId], Path]

@@ -23,9 +23,8 @@ from gateway.flow.engine import Engine
 from gateway.flow.trees.system_calls import NextStep, task_question
 from gateway.flow.turn.loop import Turn
 from gateway.flow.turn.opening import OpenedTurn
-from gateway.flow.turn.steps import conclude_call
 from gateway.store.connection.pool import Connection
-from gateway.store.transcript import sessions
+from gateway.store.transcript import sessions, tool_calls
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import DOUBT, ReviewRow
 from gateway.store.work import tasks
@@ -85,7 +84,9 @@ class Doubts:
             for doubt in ran:
                 result = ToolResult(doubt.intent.call.id, json.dumps(RAN_RESULT))
                 done = ToolFinished(doubt.intent, result, failed=False, duration_ms=0, label=label)
-                await conclude_call(tx, run, opened.session, done, label)
+                await tool_calls.conclude(
+                    tx, opened.session, run.principal_id, run.id, doubt.intent, result, label, done
+                )
             return NextStep.GO_ON
         return {doubt.intent.ordinal: await _allowed(tx, doubt, row) for doubt, row in asked}
 

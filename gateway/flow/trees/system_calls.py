@@ -28,9 +28,8 @@ from gateway.domain.work.trees import (
     RequestHumanReview,
     SaveIntermediateData,
 )
-from gateway.flow.turn.steps import conclude_call
 from gateway.store.connection.pool import Connection
-from gateway.store.transcript import sessions
+from gateway.store.transcript import sessions, tool_calls
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewQuestion
@@ -192,8 +191,9 @@ class SystemCalls:
         self.label = max(self.label, result.label)
         await sessions.taint(self.tx, call.session_id, self.label)
         text = json.dumps(result.result, ensure_ascii=False)
-        done = ToolFinished(intent, ToolResult(intent.call.id, text), not ok, 0, self.label)
-        await conclude_call(self.tx, self.run, call.session_id, done, self.label)
+        run, said = self.run, ToolResult(intent.call.id, text)
+        done = ToolFinished(intent, said, not ok, 0, self.label)
+        await tool_calls.conclude(self.tx, call.session_id, run.principal_id, run.id, intent, said, self.label, done)
 
 
 def task_question(

@@ -1,8 +1,9 @@
 """Compaction: a summary replaces the older part of a conversation that has grown too long."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -51,6 +52,15 @@ class NewSummary:
     reply: Reply | None
 
 
+async def remember(
+    tx: Connection, whose: PrincipalId, new: partial[NewMemory], sections: Sections, facts: Sequence[str], what: Cut
+) -> None:
+    """Learn the facts of a summary, and add a recap of it for other conversations."""
+    for fact in facts:
+        await memories.learn(tx, whose, new(fact, Category.FACT, sources=what.spoken))
+    await memories.add(tx, whose, new(recap_of(sections), kind=Kind.SUMMARY))
+
+
 @dataclass(frozen=True, slots=True)
 class Compactor:
     """Summarises older messages, never one that still waits for an answer.
@@ -74,12 +84,9 @@ class Compactor:
         at = min(self.at_tokens(), room)
         if overflow:
             opened = await self._reopened(opened)
-            return await self._compacted(opened, cut_of(opened.transcript, opened.run.id, 0), at, budgets)
-        if tokens_of(opened.transcript) < at:
+        elif tokens_of(opened.transcript) < at:
             return opened
-        return await self._compacted(opened, cut_of(opened.transcript, opened.run.id, at // 4), at, budgets)
-
-    async def _compacted(self, opened: OpenedTurn, what: Cut | None, at: int, budgets: SharedBudgets) -> OpenedTurn:
+        what = cut_of(opened.transcript, opened.run.id, 0 if overflow else at // 4)
         if what is None:
             return opened
         model, run = self.model(), opened.run
@@ -125,16 +132,10 @@ class Compactor:
         if await messages.newest_summary(tx, session) != (what.previous.id if what.previous else None):
             return None
         label = await sessions.label(tx, session)
-        own = any(
-            row.session_id == session for row in what.covered
-        )  # the facts of a branch's parent are remembered there
-        for fact in summary.facts if own else ():
-            new = NewMemory(fact, Category.FACT, label=label, origin="compaction", session=session, sources=what.spoken)
-            await memories.learn(tx, run.principal_id, new)
-        short = NewMemory(
-            recap_of(summary.sections), label=label, origin="compaction", session=session, kind=Kind.SUMMARY
-        )
-        await memories.add(tx, run.principal_id, short)
+        # The facts of a branch's parent are remembered there.
+        facts = summary.facts if any(row.session_id == session for row in what.covered) else ()
+        new = partial(NewMemory, label=label, origin="compaction", session=session)
+        await remember(tx, run.principal_id, new, summary.sections, facts, what)
         text = Summary(written_summary(summary.sections, summary.limit))
         row = await messages.say(tx, session, run.principal_id, text, label=label, task=run.id, covers=what.last)
         await journals.close(tx, session, goal_of(summary.sections))

@@ -332,9 +332,13 @@ class TurnLoop:
         return Steered(tuple(entry for entry in entries if isinstance(entry, UserText)), label)
 
     async def _follow(self) -> Steered:
-        """Messages of the same thought that came before its answer; waits a while for their files."""
+        """Messages of the same thought that came before its answer; waits a while for their files.
+
+        The gateway that answers a chat stores what is said there, so it knows if nothing has come.
+        """
         self._followed += 1
-        if self.opened.at is None or self.opened.solo or self._followed > MAX_FOLLOWED:
+        alone = self.opened.solo or self.engine.live.newest(self.opened.session) == self.opened.asked_ids[-1]
+        if self.opened.at is None or alone or self._followed > MAX_FOLLOWED:
             return NOTHING_NEW
         until = monotonic() + FILES_WAIT_SECONDS
         while True:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Self
 
 from gateway.agent.conversation.compaction import own_turn, turn_after
-from gateway.agent.conversation.context import LISTED_FILES
 from gateway.agent.limits import Spent
 from gateway.agent.memory.search import Recalled
 from gateway.domain.conversation.inbound import NO_OPTIONS, PROGRAMS, ClientOptions
@@ -26,6 +25,7 @@ from gateway.store.people import principals
 from gateway.store.transcript import messages, sessions, tool_calls
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import steps, tasks
+from gateway.store.work.tasks import ChatRows, OpenedClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +158,18 @@ class Opening(ABC):
 class ChatOpening(Opening):
     """Takes the unread messages of a chat whose files have arrived."""
 
+    rows: ChatRows | None = None
+    """The rows that its claim has read; None: they are read now."""
+
+    @classmethod
+    def of(cls, run: Claim) -> Self:
+        """The opening of this run, which its claim may have begun."""
+        return cls(run=run, rows=run.chat if isinstance(run, OpenedClaim) else None)
+
     async def open(self, tx: Connection) -> OpenedChat | None:
         """The task waits while files are being fetched."""
         run, session = self.run, self.session
-        rows = await tasks.open_chat(tx, run, session, LISTED_FILES)
+        rows = self.rows or await tasks.open_chat(tx, run, session)
         if rows is None:
             return None
         at, label, transcript = rows.at, rows.label, rows.transcript
@@ -171,7 +179,7 @@ class ChatOpening(Opening):
             as_owner, client = await inbox.client_input(tx, at.address, [row.platform_id for row in asked])
             private = as_owner or not at.address.by_token
         return OpenedChat(
-            opening=self,
+            opening=replace(self, rows=None),
             principal=rows.principal,
             label=label,
             at=at,
@@ -207,7 +215,7 @@ class PromptOpening(Opening):
             prompt = UserText(self.prompt, datetime.now(UTC))
             await messages.say(tx, session, run.principal_id, prompt, label=self.label, origin=self.origin, task=run.id)
         rows = [self._reopened(row) for row in await messages.transcript(tx, session)]
-        transcript, files, all_files = await attachments.of_turn(tx, session, rows, LISTED_FILES)
+        transcript, files, all_files = await attachments.of_turn(tx, session, rows)
         waiting = [row for row in transcript if row.open]
         if not waiting:
             await tasks.finish(tx, run, Status.COMPLETED)

@@ -13,22 +13,14 @@ import structlog
 
 from gateway.config.failpoints import Failpoints, Step
 from gateway.config.machine import boot_seconds
-from gateway.domain.conversation.model import Restarted, TextDelta, ThinkingDelta, Waiting
-from gateway.domain.conversation.transcript import (
-    Answered,
-    AssistantText,
-    ModelReplied,
-    Steered,
-    ToolFinished,
-    TurnEvent,
-)
+from gateway.domain.conversation.model import Reply, Restarted, TextDelta, ThinkingDelta, Waiting
+from gateway.domain.conversation.transcript import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
 from gateway.domain.errors import DatabaseDown
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import LEASE_SECONDS, Claim
 from gateway.flow.live import Live, ModelAwaited, TextDropped, TextWritten, ThinkingWritten, ToolEnded, ToolStarted
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.transcript import messages, sessions, tool_calls
 from gateway.store.work import steps, tasks
 
 log = structlog.get_logger(__name__)
@@ -52,6 +44,12 @@ class Fence:
         """Run `write`, which must call `tasks.progress`, in one transaction; raises `RunLost`."""
         began = self.clock()
         await self.database.run(write)
+        self._renewed = began
+
+    async def commit_alone(self, write: Callable[[Connection], Awaitable[None]]) -> None:
+        """The same for a single statement, which renews the lease itself."""
+        began = self.clock()
+        await self.database.run_alone(write)
         self._renewed = began
 
     async def cross(self) -> None:
@@ -117,55 +115,28 @@ class StepSink:
             case ModelReplied():
                 self.failpoints.reach(Step.MODEL_REPLIED)
                 if event.intents:
-                    await self._commit(lambda tx: self._store_step(tx, event))
+                    await self.fence.commit_alone(
+                        lambda tx: tasks.step_called(tx, self.run, self.session, event, self.label)
+                    )
                     self.failpoints.reach(Step.STEP_COMMITTED)
             case ToolFinished():
                 self.failpoints.reach(Step.TOOL_RAN)
-                await self._commit(lambda tx: self._store_result(tx, event))
-                self.label = max(self.label, event.label)
+                label = max(self.label, event.label)
+                await self.fence.commit_alone(lambda tx: tasks.step_concluded(tx, self.run, self.session, event, label))
+                self.label = label
                 self.failpoints.reach(Step.RESULT_COMMITTED)
             case Steered():
                 self.label = max(self.label, event.label)
                 if (dropped := event.instead) is not None:
-                    await self._commit(lambda tx: steps.model_called(tx, self.run, dropped))
+                    await self.fence.commit(lambda tx: self._drop(tx, dropped))
             case TextDelta() | ThinkingDelta() | Restarted() | Waiting() | Answered():
                 pass
             case _:
                 assert_never(event)
 
-    async def _commit(self, write: Callable[[Connection], Awaitable[None]]) -> None:
-        async def work(tx: Connection) -> None:
-            await tasks.progress(tx, self.run, self.session)
-            await write(tx)
-
-        await self.fence.commit(work)
-
-    async def _store_step(self, tx: Connection, event: ModelReplied) -> None:
-        run, first = self.run, None
-        if event.reply.text:
-            interim = AssistantText(event.reply.text, final=False)
-            said = await messages.say(
-                tx, self.session, run.principal_id, interim, label=self.label, origin="agent", task=run.id
-            )
-            first = said.id
-        calls = await tool_calls.intend(tx, self.session, run.principal_id, run.id, event.intents, self.label)
-        await steps.model_called(tx, run, event.reply, first or calls[0], calls[0])
-        if run.kind == "agent":
-            await steps.intended(tx, run.id, run.principal_id, [each.call.name for each in event.intents], calls)
-
-    async def _store_result(self, tx: Connection, event: ToolFinished) -> None:
-        run = self.run
-        label = max(self.label, event.label)
-        if label > self.label:
-            await sessions.taint(tx, self.session, label)
-        await conclude_call(tx, run, self.session, event, label)
-
-
-async def conclude_call(tx: Connection, run: Claim, session: SessionId, done: ToolFinished, label: Label) -> None:
-    """Store the result of a run's call, with the session's `label`, and the step; the caller holds the session."""
-    id = await tool_calls.conclude(tx, session, run.principal_id, run.id, done.intent, done.result, label)
-    ok, ms = not done.failed, done.duration_ms
-    await steps.tool_ran(tx, run.id, run.principal_id, done.intent.call.name, ms, ok=ok, message=id)
+    async def _drop(self, tx: Connection, reply: Reply) -> None:
+        await tasks.progress(tx, self.run, self.session)
+        await steps.model_called(tx, self.run, reply)
 
 
 class LiveSink:

@@ -50,9 +50,7 @@ class FileAccess(IntFlag):
     CLEAN = RUN | REMOVE_DIR | REMOVE_FILE
 
 
-_OF_FILES = (
-    FileAccess.EXECUTE | FileAccess.WRITE_FILE | FileAccess.READ_FILE | FileAccess.TRUNCATE | FileAccess.IOCTL_DEV
-)
+_OF_FILES = FileAccess.DEVICE | FileAccess.EXECUTE
 
 
 def abi() -> int:

@@ -3,12 +3,13 @@
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import NoReturn
 
 import asyncpg
 import structlog
 
-from gateway.store.connection.dsn import parse_dsn
+from gateway.store.connection.dsn import Dsn, parse_dsn
 
 log = structlog.get_logger()
 
@@ -35,6 +36,7 @@ class Subscriptions:
         self.changed.set()
 
 
+@dataclass(slots=True)
 class Listener:
     """LISTENs on a connection of its own: `heard(channel, payload)` for each notification.
 
@@ -43,29 +45,20 @@ class Listener:
     how long the server may take for an answer.
     """
 
-    def __init__(
-        self,
-        dsn: str,
-        channels: Sequence[str],
-        heard: Callable[[str, str], None],
-        connected: Callable[[], None],
-        *,
-        subscriptions: Subscriptions | None = None,
-        patience: float = 20.0,
-    ) -> None:
-        self._dsn = parse_dsn(dsn)
-        self._channels = channels
-        self._heard = heard
-        self._connected = connected
-        self._subscriptions = subscriptions or Subscriptions()
-        self._patience = patience
+    dsn: str
+    channels: Sequence[str]
+    heard: Callable[[str, str], None]
+    connected: Callable[[], None]
+    _: KW_ONLY
+    subscriptions: Subscriptions = field(default_factory=Subscriptions)
+    patience: float = 20.0
 
     async def run(self) -> None:
         """Listen until cancelled; returns at once behind a transaction pooler, where nothing can be heard."""
-        delay = _FIRST_DELAY
-        while self._dsn.direct:
+        target, delay = parse_dsn(self.dsn), _FIRST_DELAY
+        while target.direct:
             try:
-                connection = await self._connect()
+                connection = await self._connect(target)
                 delay = _FIRST_DELAY
                 await self._until_lost(connection)
             except _FOREIGN as error:
@@ -73,26 +66,23 @@ class Listener:
             await asyncio.sleep(delay * random.uniform(0.5, 1.0))
             delay = min(delay * 2, _LONGEST_DELAY)
 
-    async def _connect(self) -> asyncpg.Connection:
-        return await asyncpg.connect(
-            self._dsn.url,
-            timeout=self._patience,
-            command_timeout=self._patience,
-            server_settings={"application_name": "supaclaw listener"},
-        )
+    async def _connect(self, target: Dsn) -> asyncpg.Connection:
+        named = {"application_name": "supaclaw listener"}
+        within = self.patience
+        return await asyncpg.connect(target.url, timeout=within, command_timeout=within, server_settings=named)
 
     async def _until_lost(self, connection: asyncpg.Connection) -> NoReturn:
         lost, heard = asyncio.Event(), set[str]()
 
         def on_lost(_connection: object) -> None:
             lost.set()
-            self._subscriptions.changed.set()
+            self.subscriptions.changed.set()
 
         connection.add_termination_listener(on_lost)
         try:
-            for channel in self._channels:
+            for channel in self.channels:
                 await connection.add_listener(channel, self._on_notification)
-            self._connected()
+            self.connected()
             while not lost.is_set():
                 heard = await self._follow(connection, heard)
                 await self._probe(connection)
@@ -102,11 +92,11 @@ class Listener:
 
     async def _follow(self, connection: asyncpg.Connection, heard: set[str]) -> set[str]:
         """Listen to what is subscribed to now; answers what that is."""
-        self._subscriptions.changed.clear()
-        wanted = set(self._subscriptions.channels)
+        self.subscriptions.changed.clear()
+        wanted = set(self.subscriptions.channels)
         for channel in wanted - heard:
             await connection.add_listener(channel, self._on_notification)
-            self._heard(channel, "")  # of what was told before
+            self.heard(channel, "")  # of what was told before
         for channel in heard - wanted:
             await connection.remove_listener(channel, self._on_notification)
         return wanted
@@ -114,10 +104,10 @@ class Listener:
     async def _probe(self, connection: asyncpg.Connection) -> None:
         """Until it is lost or the subscriptions change; it can die without a word: ask it something now and then."""
         try:
-            async with asyncio.timeout(self._patience):
-                await self._subscriptions.changed.wait()
+            async with asyncio.timeout(self.patience):
+                await self.subscriptions.changed.wait()
         except TimeoutError:
             await connection.execute("select 1")
 
     def _on_notification(self, _connection: object, _pid: int, channel: str, payload: object) -> None:
-        self._heard(channel, str(payload))
+        self.heard(channel, str(payload))

@@ -1,6 +1,6 @@
 """Rows of the database as dataclasses: columns become fields, with enums and tuples as the fields are annotated."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache, partial
@@ -45,6 +45,11 @@ async def fetch_value(conn: Connection, kind: Callable[[Any], Value], sql: str, 
 async def fetch_record(conn: Connection, sql: str, *arguments: object) -> Record:
     """The row of a query that always has one, as it is."""
     return await fetch_one(conn, lambda row: row, sql, *arguments)
+
+
+def columns(rows: Sequence[tuple[object, ...]], count: int) -> list[list[object]]:
+    """Rows with so many values each, as the arrays that `unnest` makes rows of again."""
+    return [[row[place] for row in rows] for place in range(count)]
 
 
 def row_count(status: str) -> int:

@@ -11,7 +11,7 @@ from gateway.domain.ids import AddressId, EntryId, InboxId, JournalId, MessageId
 from gateway.domain.people.access import identity_of
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_first, fetch_one
+from gateway.store.connection.rows import fetch_first, fetch_one, fetch_value
 from gateway.store.delivery.addresses import AddressRow
 
 Kind = Literal["message", "edit", "command", "button"]
@@ -60,39 +60,21 @@ def kind_of(decision: Decision) -> Kind:
 
 
 async def enter(
-    conn: Connection,
-    inbound: Inbound,
-    kind: Kind,
-    at: AddressRow,
-    entry: EntryId,
-    *,
-    handled: bool,
+    conn: Connection, inbound: Inbound, kind: Kind, at: AddressRow, entry: EntryId, *, handled: bool
 ) -> InboxId | None:
     """Enter an arrival; None if it has been seen before. A message's text is kept in its own row only."""
-    found = await conn.fetchval(
-        """insert into inbox (principal_id, address_id, channel, account, chat, platform_id, kind, text, platform_time,
-                              handled_at, entry_id, journal_id, files, sender, as_owner, client)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, case when $10 then now() end, $11,
-                   (select id from journals where session_id = $12 and closed_at is null), $13, $14, $15, $16)
-           on conflict do nothing returning id""",
-        at.principal_id,
-        at.id,
-        at.channel,
-        at.account,
-        at.chat,
-        inbound.platform_id,
-        kind,
-        "" if kind == "message" else storable(inbound.text),
-        inbound.sent_at,
-        handled,
-        entry,
-        at.session_id,
-        len(inbound.attachments) if kind == "command" else 0,
-        identity_of(inbound) if inbound.as_owner and not inbound.forwarded else "",
-        inbound.as_owner,
-        inbound.client.options if inbound.client else None,
-    )
-    return InboxId(found) if found else None
+    sql = """insert into inbox (principal_id, address_id, channel, account, chat, journal_id, handled_at, entry_id,
+                                kind, platform_id, platform_time, text, files, sender, as_owner, client)
+             values ($1, $2, $3, $4, $5, (select id from journals where session_id = $6 and closed_at is null),
+                     case when $7 then now() end, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+             on conflict do nothing returning id"""
+    where = (at.principal_id, at.id, at.channel, at.account, at.chat, at.session_id)
+    text = "" if kind == "message" else storable(inbound.text)
+    files = len(inbound.attachments) if kind == "command" else 0
+    sender = identity_of(inbound) if inbound.as_owner and not inbound.forwarded else ""
+    options = inbound.client.options if inbound.client else None
+    what = (kind, inbound.platform_id, inbound.sent_at, text, files, sender, inbound.as_owner, options)
+    return await fetch_value(conn, InboxId, sql, *where, handled, entry, *what)
 
 
 async def newest(conn: Connection) -> int:
@@ -161,27 +143,18 @@ async def last_speaker(conn: Connection, session: SessionId) -> tuple[str, str] 
 
 async def address_of_key(conn: Connection, account: str, key: str) -> Address | None:
     """The API conversation in which this account used this idempotency key first."""
-    return await fetch_first(
-        conn,
-        Address,
-        """select a.channel, a.account, a.chat, a.thread from inbox i join addresses a on a.id = i.address_id
-           where i.channel = 'api' and i.account = $1 and i.platform_id = $2 order by i.id limit 1""",
-        account,
-        key,
-    )
+    sql = """select a.channel, a.account, a.chat, a.thread from inbox i join addresses a on a.id = i.address_id
+             where i.channel = 'api' and i.account = $1 and i.platform_id = $2 order by i.id limit 1"""
+    return await fetch_first(conn, Address, sql, account, key)
 
 
 async def latest_key(conn: Connection, account: str, prefix: str) -> str | None:
     """The newest key of this account that begins so, if it is not older than an hour; all are of hexadecimal digits."""
-    key: str | None = await conn.fetchval(
-        """select platform_id from inbox
-           where channel = 'api' and account = $1 and platform_id >= $2 and platform_id < $2 || 'g'
-             and received_at > now() - interval '1 hour'
-           order by id desc limit 1""",
-        account,
-        prefix,
-    )
-    return key
+    sql = """select platform_id from inbox
+             where channel = 'api' and account = $1 and platform_id >= $2 and platform_id < $2 || 'g'
+               and received_at > now() - interval '1 hour'
+             order by id desc limit 1"""
+    return await fetch_value(conn, str, sql, account, prefix)
 
 
 async def find(conn: Connection, channel: str, account: str, id: InboxId) -> InboxRow | None:

@@ -14,7 +14,7 @@ from gateway.domain.channels.channel import Button
 from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId, PrincipalId
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first
+from gateway.store.connection.rows import columns, fetch_all, fetch_first
 
 LONGEST_SEND = timedelta(hours=1)
 """Much longer than any send is allowed to take."""
@@ -72,19 +72,11 @@ async def put(
     """Queue a message, already in parts, or more parts of it; commits together with their cause."""
     sql = """insert into outbox (principal_id, address_id, message_id, part, text, notice, file_id, buttons, reply_to)
              select $1, $2, $3, p.place - 1 + (select count(*) from outbox where message_id = $3),
-                    p.text, $5, p.file, $7::jsonb -> p.place::int - 1, p.reply_to
-             from unnest($4::text[], $6::uuid[], $8::text[]) with ordinality as p (text, file, reply_to, place)"""
-    await conn.execute(
-        sql,
-        principal,
-        address,
-        message,
-        [part.text for part in parts],
-        notice,
-        [part.file for part in parts],
-        [[asdict(button) for button in part.buttons] for part in parts],
-        [part.reply_to for part in parts],
-    )
+                    p.text, $4, p.file, $5::jsonb -> p.place::int - 1, p.reply_to
+             from unnest($6::text[], $7::uuid[], $8::text[]) with ordinality as p (text, file, reply_to, place)"""
+    buttons = [[asdict(button) for button in part.buttons] for part in parts]
+    told = columns([(part.text, part.file, part.reply_to) for part in parts], 3)
+    await conn.execute(sql, principal, address, message, notice, buttons, *told)
 
 
 async def due(

@@ -15,11 +15,13 @@ from gateway.domain.ids import FileId, MessageId, PrincipalId, SessionId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all
+from gateway.store.connection.rows import columns, fetch_all
 from gateway.store.transcript.messages import MessageRow
 
 Columns: TypeAlias = Record | Mapping[str, Any]
 """A row of the view `attached`, as such or as JSON."""
+LISTED_FILES = 50
+"""The newest files of a conversation, which every prompt lists."""
 LONGEST = 1_000
 """Characters that are kept of what a file is called, or is said to be."""
 _LARGEST = 2**63 - 1
@@ -57,16 +59,12 @@ async def add(
                   (select count(*)::int - 1 as place from attachments where message_id = $2) n,
                   unnest($4::text[], $5::text[], $6::text[], $7::bigint[]) with ordinality
                     as a (ref, name, mime, size, place)"""
-    await conn.execute(
-        sql,
-        principal,
-        message,
-        channel,
-        [storable(each.ref) for each in announced],
-        [storable(each.name[:LONGEST]) for each in announced],
-        [storable(each.mime[:LONGEST]) for each in announced],
-        [each.size and min(each.size, _LARGEST) for each in announced],
-    )
+    await conn.execute(sql, principal, message, channel, *columns([_announced(each) for each in announced], 4))
+
+
+def _announced(file: Attachment) -> tuple[object, ...]:
+    name, mime = storable(file.name[:LONGEST]), storable(file.mime[:LONGEST])
+    return storable(file.ref), name, mime, file.size and min(file.size, _LARGEST)
 
 
 async def add_kept(
@@ -131,7 +129,7 @@ async def with_attachments(conn: Connection, rows: Sequence[MessageRow]) -> list
 
 
 async def of_turn(
-    conn: Connection, session: SessionId, rows: Sequence[MessageRow], limit: int
+    conn: Connection, session: SessionId, rows: Sequence[MessageRow], limit: int = LISTED_FILES
 ) -> tuple[list[MessageRow], list[Attached], int]:
     """The rows with their files; those of the conversation that are here, each once, the newest last; their number.
 

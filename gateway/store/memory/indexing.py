@@ -15,7 +15,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.memory.lexemes import Passage, lexemes
 from gateway.store.connection.pool import Connection, lock_name
-from gateway.store.connection.rows import fetch_one
+from gateway.store.connection.rows import columns, fetch_one
 
 
 async def indexed_files(conn: Connection, principal: PrincipalId) -> dict[str, str]:
@@ -34,13 +34,11 @@ async def replace_passages(
     await tx.execute(sql, principal, path, version)
     sql = """insert into memories (principal_id, kind, text, label, origin, path, page, place, lexemes)
              values ($1, 'chunk', $2, $3, 'file', $4, $5, $6, array_to_tsvector($7::text[]))"""
-    await tx.executemany(
-        sql,
-        [
-            (principal, storable(passage.text), label, path, passage.page, place, lexemes(passage.text))
-            for place, passage in enumerate(found, 1)
-        ],
+    rows = (
+        (principal, storable(passage.text), label, path, passage.page, place, lexemes(passage.text))
+        for place, passage in enumerate(found, 1)
     )
+    await tx.executemany(sql, rows)
 
 
 async def remove_passages(tx: Connection, principal: PrincipalId, path: str) -> None:
@@ -122,12 +120,11 @@ async def _store_turns(
 async def _advance(tx: Connection, principal: PrincipalId, rows: Sequence[Record], places: dict[str, int]) -> None:
     """Note how far each session was looked at."""
     ends = {row["session_id"]: (row["seq"], places.get(row["session_id"], row["place"])) for row in rows}
+    told = columns([(session, *end) for session, end in ends.items()], 3)
     sql = """insert into memory_progress (session_id, principal_id, seq, place)
              select session, $1, seq, place from unnest($2::uuid[], $3::int[], $4::int[]) as e (session, seq, place)
              on conflict (session_id) do update set seq = excluded.seq, place = excluded.place"""
-    await tx.execute(
-        sql, principal, list(ends), [seq for seq, _ in ends.values()], [place for _, place in ends.values()]
-    )
+    await tx.execute(sql, principal, *told)
 
 
 _COUNT = """

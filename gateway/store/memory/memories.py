@@ -21,7 +21,7 @@ from gateway.domain.text.marks import WITHDRAWN
 from gateway.domain.text.texts import storable
 from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_value
 
 FILTER = """row($2::text[], $3::text[], $4::text[], $5::uuid, $6::text, $7::timestamptz, $8::timestamptz, $9::smallint,
   $10::boolean, $11::boolean, $12::double precision)::memory_filter"""
@@ -238,30 +238,15 @@ def filtering(principal: PrincipalId, which: MemoryFilter) -> tuple[object, ...]
 
 
 async def _inserted(tx: Connection, principal: PrincipalId, new: NewMemory, text: str) -> MemoryId | None:
-    found: MemoryId | None = await tx.fetchval(
-        """insert into memories (principal_id, kind, text, category, importance, tags, pinned, language, label, origin,
-             agent, session_id, event_at, created_at, lexemes, content_hash)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, coalesce($14, now()),
-                   array_to_tsvector($15::text[]), $16)
-           on conflict do nothing returning id""",
-        principal,
-        new.kind,
-        text,
-        new.category if new.kind is Kind.MEMORY else None,
-        new.importance,
-        [storable(tag) for tag in new.tags],
-        new.pinned,
-        new.language,
-        new.label,
-        new.origin,
-        new.agent,
-        new.session,
-        new.event_at,
-        new.created_at,
-        lexemes(text),
-        content_hash(text) if new.kind is Kind.MEMORY else None,
-    )
-    return found
+    sql = """insert into memories (principal_id, kind, text, lexemes, category, content_hash, importance, tags, pinned,
+               language, label, origin, agent, session_id, event_at, created_at)
+             values ($1, $2, $3, array_to_tsvector($4::text[]), $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
+                     coalesce($16, now()))
+             on conflict do nothing returning id"""
+    fact = (new.category, content_hash(text)) if new.kind is Kind.MEMORY else (None, None)
+    how = (new.importance, [storable(tag) for tag in new.tags], new.pinned, new.language)
+    whence = (new.label, new.origin, new.agent, new.session, new.event_at, new.created_at)
+    return await fetch_value(tx, MemoryId, sql, principal, new.kind, text, lexemes(text), *fact, *how, *whence)
 
 
 async def _seen_again(tx: Connection, principal: PrincipalId, memory: MemoryId, new: NewMemory) -> Memory:

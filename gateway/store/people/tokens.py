@@ -204,8 +204,7 @@ async def spend(database: Database, code: str) -> bool:
 
 async def find(database: Database, plain: str) -> LiveToken | None:
     """The credential with this plain text unless it was revoked; whether it is still `valid` is for the caller."""
-    async with database.connection() as conn:
-        return await fetch_first(conn, LiveToken, f"{_LIVE} and sha256 = $1", sha256(plain))
+    return await database.read(lambda conn: fetch_first(conn, LiveToken, f"{_LIVE} and sha256 = $1", sha256(plain)))
 
 
 async def live(database: Database, ids: Collection[TokenId]) -> dict[TokenId, LiveToken]:
@@ -223,9 +222,8 @@ async def touch(database: Database, token: TokenRow, now: datetime) -> None:
 
 async def list_all(database: Database) -> list[TokenRow]:
     """Every live bearer token, by name."""
-    async with database.connection() as conn:
-        sql = "select * from api_tokens where kind = 'bearer' and revoked_at is null order by name"
-        return await fetch_all(conn, TokenRow, sql)
+    sql = "select * from api_tokens where kind = 'bearer' and revoked_at is null order by name"
+    return await database.read(lambda conn: fetch_all(conn, TokenRow, sql))
 
 
 async def revoke(database: Database, name: str, plain: str | None = None) -> EndedWork | None:
@@ -247,13 +245,12 @@ async def revoke(database: Database, name: str, plain: str | None = None) -> End
 
 async def sign_out(database: Database, token: TokenId) -> None:
     """End one browser session."""
-    async with database.connection() as conn:
-        await conn.execute("update api_tokens set revoked_at = now() where id = $1 and kind = 'cookie'", token)
+    sql = "update api_tokens set revoked_at = now() where id = $1 and kind = 'cookie'"
+    await database.run_alone(lambda conn: conn.execute(sql, token))
 
 
 async def sign_out_everywhere(database: Database, principal: PrincipalId) -> None:
     """End every browser session of a principal."""
-    async with database.connection() as conn:
-        sql = """update api_tokens set revoked_at = now()
-                 where principal_id = $1 and kind = 'cookie' and revoked_at is null"""
-        await conn.execute(sql, principal)
+    sql = """update api_tokens set revoked_at = now()
+             where principal_id = $1 and kind = 'cookie' and revoked_at is null"""
+    await database.run_alone(lambda conn: conn.execute(sql, principal))

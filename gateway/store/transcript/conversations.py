@@ -16,7 +16,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text import texts
 from gateway.domain.text.texts import one_line, storable
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_first
+from gateway.store.connection.rows import columns, fetch_first
 from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
 
@@ -189,13 +189,9 @@ where i.kind = 'command' and i.message_id = any($2)
 async def with_thoughts(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
     """The rows, with how long the model thought before each."""
     sql = "select message_id, ms, text <> '' as shown from thoughts where message_id = any($1)"
-    found = {row["message_id"]: row for row in await conn.fetch(sql, [row.id for row in rows])}
-    return [
-        replace(row, thought_ms=thought["ms"], thought_shown=thought["shown"])
-        if (thought := found.get(row.id))
-        else row
-        for row in rows
-    ]
+    thoughts = await conn.fetch(sql, [row.id for row in rows])
+    found = {row["message_id"]: {"thought_ms": row["ms"], "thought_shown": row["shown"]} for row in thoughts}
+    return [replace(row, **found.get(row.id, {})) for row in rows]
 
 
 async def thought(conn: Connection, principal: PrincipalId, message: MessageId) -> Thought | None:
@@ -219,15 +215,14 @@ async def _with_usage(conn: Connection, rows: Sequence[MessageRow]) -> list[Mess
     answers = [row for row in rows if row.kind == "assistant" and row.ends_turn]
     if not answers:
         return list(rows)
-    columns = zip(*((row.id, row.task_id, row.created_at) for row in answers), strict=True)
-    found = {row["id"]: row for row in await conn.fetch(_COSTS, *(list(column) for column in columns))}
-    return [_using(row, *found[row.id].values()) if row.id in found else row for row in rows]
+    told = columns([(row.id, row.task_id, row.created_at) for row in answers], 3)
+    found = {row["id"]: row for row in await conn.fetch(_COSTS, *told)}
+    return [_using(row, found[row.id]) if row.id in found else row for row in rows]
 
 
-def _using(
-    row: MessageRow, _id: int, models: list[str], read: int, written: int, cached: int, cost: float
-) -> MessageRow:
-    return replace(row, models=tuple(models), usage=Usage(read, written, cached, cost))
+def _using(row: MessageRow, costs: Record) -> MessageRow:
+    _, models, *used = costs.values()
+    return replace(row, models=tuple(models), usage=Usage(*used))
 
 
 _SEARCHES = frozenset({"memory_search", "memory_get"})

@@ -11,7 +11,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection, lock_name
-from gateway.store.connection.rows import fetch_first, fetch_value
+from gateway.store.connection.rows import columns, fetch_first, fetch_value
 
 PASSPORT = "passport"
 """The source of memories that a gateway exported, and of the messages that they name."""
@@ -123,8 +123,8 @@ async def append(
              select $1, $2, place.first + s.place - 1, s.kind, s.text, s.label, $3, s.key, s.at, s.at,
                     case when s.kind = 'user' then now() end, s.tokens
              from said s, place order by s.place"""
-    columns = zip(*((row.key, row.kind, row.text, row.at, row.label, estimate(row.text)) for row in rows), strict=True)
-    await tx.execute(sql, session, principal, origin, *map(list, columns))
+    said = [(row.key, row.kind, row.text, row.at, row.label, estimate(row.text)) for row in rows]
+    await tx.execute(sql, session, principal, origin, *columns(said, 6))
 
 
 async def whence(conn: Connection, principal: PrincipalId, memory: MemoryId) -> ImportOrigin | None:

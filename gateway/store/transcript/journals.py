@@ -9,7 +9,7 @@ from gateway.domain.conversation.inbound import Address, Arrival
 from gateway.domain.ids import EntryId, JournalId, PrincipalId, SessionId
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_record, fetch_value
+from gateway.store.connection.rows import columns, fetch_all, fetch_first, fetch_one, fetch_record, fetch_value
 
 MAX_COPIED = 4_000
 """Characters of a tool's call or result that are copied."""
@@ -51,20 +51,13 @@ async def lines(conn: Connection, journal: JournalId, after: CopyMark) -> list[J
 
 async def known_arrivals(conn: Connection, arrivals: Sequence[Arrival]) -> set[EntryId]:
     """Which of these the database has: under their own id, or under another as the same thing on the platform."""
-    sql = """select a.id from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[])
-               as a (id, channel, account, chat, platform_id)
+    sql = """select a.id from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[])
+               as a (id, platform_id, channel, account, chat, thread)
              where exists (select from inbox i where i.entry_id = a.id)
                 or exists (select from inbox i where (i.channel, i.account, i.chat, i.platform_id)
                            = (a.channel, a.account, a.chat, a.platform_id))"""
-    rows = await conn.fetch(
-        sql,
-        [arrival.id for arrival in arrivals],
-        [arrival.inbound.address.channel for arrival in arrivals],
-        [arrival.inbound.address.account for arrival in arrivals],
-        [arrival.inbound.address.chat for arrival in arrivals],
-        [arrival.inbound.platform_id for arrival in arrivals],
-    )
-    return {EntryId(row["id"]) for row in rows}
+    said = [(each.id, each.inbound.platform_id, *astuple(each.inbound.address)) for each in arrivals]
+    return {EntryId(row["id"]) for row in await conn.fetch(sql, *columns(said, 6))}
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,24 +202,9 @@ async def say(
     turn took.
     """
     text, final = storable(entry.text), not isinstance(entry, AssistantText) or entry.final
-    return await fetch_one(
-        conn,
-        MessageRow,
-        "select * from say($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
-        session,
-        principal,
-        address,
-        KINDS[type(entry)],
-        text,
-        label,
-        origin,
-        final,
-        task,
-        covers,
-        estimate(text),
-        remembered,
-        answers,
-    )
+    sql = "select * from say($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)"
+    said = (session, principal, address, KINDS[type(entry)], text, label, origin, final)
+    return await fetch_one(conn, MessageRow, sql, *said, task, covers, estimate(text), remembered, answers)
 
 
 KINDS: dict[type[Entry], Kind] = {

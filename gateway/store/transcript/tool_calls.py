@@ -5,15 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from gateway.domain.conversation.model import ToolCall
-from gateway.domain.conversation.transcript import (
-    ToolIntent,
-    ToolResult,
-)
+from gateway.domain.conversation.transcript import ToolFinished, ToolIntent, ToolResult
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
-from gateway.domain.work.plans import PLAN, Spent
+from gateway.domain.work.plans import PLAN, PLANNED_CALLS, Spent
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_value
 from gateway.store.transcript.messages import CLIENT, WRITTEN, MessageRow
@@ -28,30 +26,16 @@ async def intend(
     label: Label,
 ) -> list[MessageId]:
     """Store calls before they run, in order; those without a task were made before the conversation reached us."""
-    sql = """with place as (
-               update sessions set next_seq = next_seq + cardinality($4::int[]) where id = $1
-               returning next_seq - cardinality($4::int[]) as first)
-             insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
-                                   origin, tokens, journal_id)
-             select $1, $2, $3, place.first + i.place - 1, 'tool_intent', i.ordinal, i.call_id, i.tool, i.arguments, $8,
-                    i.origin, i.tokens, (select id from journals where session_id = $1 and closed_at is null)
-             from place, unnest($4::int[], $5::text[], $6::text[], $7::text[], $9::int[], $10::text[]) with ordinality
-               as i (ordinal, call_id, tool, arguments, tokens, origin, place)
-             order by i.place returning id"""
-    rows = await conn.fetch(
-        sql,
-        session,
-        principal,
-        task,
-        [intent.ordinal for intent in intents],
-        [storable(intent.call.id) for intent in intents],
-        [storable(intent.call.name) for intent in intents],
-        [storable(intent.call.arguments) for intent in intents],
-        label,
-        [estimate(intent.call.arguments) for intent in intents],
-        [CLIENT if intent.handed else WRITTEN if intent.call.written else "agent" for intent in intents],
-    )
-    return [MessageId(row["id"]) for row in rows]
+    sql = "select id from intend($1, $2, $3, $4, $5) id"
+    calls = [call_facts(intent) for intent in intents]
+    return [MessageId(row["id"]) for row in await conn.fetch(sql, session, principal, task, label, calls)]
+
+
+def call_facts(intent: ToolIntent) -> JsonObject:
+    """A call as the functions of the database take it."""
+    call, origin = intent.call, CLIENT if intent.handed else WRITTEN if intent.call.written else "agent"
+    named: JsonObject = {"ordinal": intent.ordinal, "id": storable(call.id), "tool": storable(call.name)}
+    return {**named, "arguments": storable(call.arguments), "tokens": estimate(call.arguments), "origin": origin}
 
 
 async def pass_unasked(conn: Connection, session: SessionId, task: TaskId, ordinal: int, *, alone: bool) -> bool:
@@ -96,18 +80,23 @@ async def planned(conn: Connection, session: SessionId, task: TaskId, own: Label
 
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
-    """A call that fills a step of a plan, and the call of that plan with its result."""
+    """A call that fills a step of a plan, and the call of that plan with its result.
 
-    tool: str
+    `asked` is the call's own result if it was a question.
+    """
+
     number: int
     unasked: bool | None
     plan: str
     result: str
+    asked: str | None
 
 
 async def planned_calls(conn: Connection, task: TaskId, since: datetime) -> list[PlannedCall]:
     """The calls of a task since a time that filled steps of plans, in order."""
-    sql = """select i.tool, i.plan_step as number, i.unasked, p.text as plan, p.result from messages i
+    sql = """select i.plan_step as number, i.unasked, p.text as plan, p.result, a.text as asked from messages i
+             left join messages a on a.task_id = i.task_id and a.ordinal = i.ordinal and a.kind = 'tool_result'
+               and a.text like '{"waiting_for_approval":%'
              cross join lateral (
                select c.text, r.text as result from messages c
                join messages r on r.task_id = c.task_id and r.ordinal = c.ordinal and r.kind = 'tool_result'
@@ -119,12 +108,15 @@ async def planned_calls(conn: Connection, task: TaskId, since: datetime) -> list
 
 
 async def spent_steps(conn: Connection, task: TaskId, plan: int) -> list[Spent]:
-    """The steps that calls have filled since the call `plan`, in order."""
-    sql = """select i.plan_step as number, i.ordinal, r.text as result from messages i
+    """The steps that calls have filled, or asked about, since the call `plan`, in order."""
+    sql = """select i.plan_step as number, i.ordinal, r.text as result,
+                    coalesce((q.arguments -> 'calls' -> -1 ->> 'step')::int, i.plan_step) as last
+             from messages i
              left join messages r on r.task_id = i.task_id and r.ordinal = i.ordinal and r.kind = 'tool_result'
+             left join reviews q on q.task_id = i.task_id and q.ordinal = i.ordinal and q.tool = $3
              where i.task_id = $1 and i.kind = 'tool_intent' and i.plan_step is not null and i.ordinal > $2
              order by i.ordinal"""
-    return await fetch_all(conn, Spent, sql, task, plan)
+    return await fetch_all(conn, Spent, sql, task, plan, PLANNED_CALLS)
 
 
 async def spend_step(conn: Connection, task: TaskId, ordinal: int, plan: int, number: int, arguments: str) -> bool:
@@ -135,10 +127,12 @@ async def spend_step(conn: Connection, task: TaskId, ordinal: int, plan: int, nu
     sql = """update messages m set plan_step = $4, text = $5
              where m.task_id = $1 and m.ordinal = $2 and m.kind = 'tool_intent' and m.ordinal > $3
                and coalesce(m.plan_step, $4) = $4 and not exists (
-                 select from messages other where other.task_id = $1 and other.kind = 'tool_intent'
-                   and other.ordinal > $3 and other.ordinal <> $2 and other.plan_step >= $4)
+                 select from messages other
+                 left join reviews q on q.task_id = $1 and q.ordinal = other.ordinal and q.tool = $6
+                 where other.task_id = $1 and other.kind = 'tool_intent' and other.ordinal > $3 and other.ordinal <> $2
+                   and greatest(other.plan_step, (q.arguments -> 'calls' -> -1 ->> 'step')::int) >= $4)
              returning id"""
-    return await conn.fetchval(sql, task, ordinal, plan, number, storable(arguments)) is not None
+    return await conn.fetchval(sql, task, ordinal, plan, number, storable(arguments), PLANNED_CALLS) is not None
 
 
 async def conclude(
@@ -149,31 +143,19 @@ async def conclude(
     intent: ToolIntent,
     result: ToolResult,
     label: Label,
-) -> MessageId | None:
-    """Store the result of a call; one that has a result already keeps it, and None is answered."""
-    text = storable(result.text)
-    sql = """with place as (update sessions set next_seq = next_seq + 1 where id = $1 returning next_seq - 1 as seq)
-             insert into messages (session_id, principal_id, task_id, seq, kind, ordinal, call_id, tool, text, label,
-                                   origin, tokens, journal_id)
-             select $1, $2, $3, place.seq, 'tool_result', $4, $5, $6, $7, $8, $10, $9,
-                    (select id from journals where session_id = $1 and closed_at is null)
-             from place
-             on conflict (task_id, ordinal, kind) where ordinal is not null do nothing returning id"""
-    return await fetch_value(
-        conn,
-        MessageId,
-        sql,
-        session,
-        principal,
-        task,
-        intent.ordinal,
-        storable(result.call_id),
-        storable(intent.call.name),
-        text,
-        label,
-        estimate(text),
-        CLIENT if intent.handed else "tool",
-    )
+    done: ToolFinished | None = None,
+) -> None:
+    """Store the result of a call, with the step if it is `done` by a run; a call that has a result keeps it."""
+    sql = "select conclude($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+    ended = (done.duration_ms, not done.failed) if done else (None, None)
+    await conn.execute(sql, session, principal, task, label, *result_facts(intent, result), *ended)
+
+
+def result_facts(intent: ToolIntent, result: ToolResult) -> tuple[JsonObject, str, int]:
+    """A result as the functions of the database take it."""
+    text, origin = storable(result.text), CLIENT if intent.handed else "tool"
+    call: JsonObject = {"ordinal": intent.ordinal, "id": storable(result.call_id), "tool": storable(intent.call.name)}
+    return {**call, "origin": origin}, text, estimate(text)
 
 
 async def of_answers(conn: Connection, asked: Sequence[MessageId]) -> list[str]:

@@ -1,6 +1,7 @@
 """Unread: what people said, from its arrival until a turn takes it into the transcript, and whose words it quotes."""
 
 import re
+from dataclasses import astuple
 from datetime import timedelta
 from uuid import uuid4
 
@@ -35,28 +36,13 @@ async def accept(
     That is a message in a known private chat which is still its sender's, without files, quotes and the like. The
     `holder` is the chat's principal; None: the member with the sender's identity.
     """
-    text, identity, at = storable(text), identity_of(inbound), inbound.address
-    row = await conn.fetchrow(
-        "select * from accept($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
-        at.channel,
-        at.account,
-        at.chat,
-        at.thread,
-        holder,
-        identity,
-        inbound.platform_id,
-        inbound.sent_at,
-        text,
-        estimate(text),
-        label,
-        identity if inbound.as_owner else "",
-        inbound.as_owner,
-        inbound.solo,
-        entry,
-        uuid4(),
-        instance,
-        timedelta(seconds=delay),
-    )
+    sql = "select * from accept($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
+    text, identity = storable(text), identity_of(inbound)
+    said = (holder, identity, inbound.platform_id, inbound.sent_at, text, estimate(text), label)
+    sender = identity if inbound.as_owner else ""
+    queued = (uuid4(), instance, timedelta(seconds=delay))
+    who = (sender, inbound.as_owner, inbound.solo, entry)
+    row = await conn.fetchrow(sql, *astuple(inbound.address), *said, *who, *queued)
     return (row["arrival"], row["address"], row["session"], row["message"]) if row else None
 
 
@@ -79,34 +65,18 @@ async def receive(
     """
     text = storable(inbound.text)
     sql = """with said as (
-               insert into messages (session_id, principal_id, address_id, kind, text, label, origin, sender,
-                                     platform_id, sent_at, solo, entry_id, tokens, album, model, journal_id)
-               values ($1, $2, $3, 'user', $4, $5, $6, $7, $8, $9, $10, $11, $12, nullif($13, ''), $15,
+               insert into messages (session_id, principal_id, address_id, kind, label, entry_id, model, origin, sender,
+                                     text, tokens, platform_id, sent_at, solo, album, journal_id)
+               values ($1, $2, $3, 'user', $4, $5, $7, $8, $9, $10, $11, $12, $13, $14, nullif($15, ''),
                        (select id from journals where session_id = $1 and closed_at is null)) returning id
              ), became as (
-               update inbox set message_id = (select id from said) where id = $14
+               update inbox set message_id = (select id from said) where id = $6
              )
              select id from said"""
-    return MessageId(
-        await conn.fetchval(
-            sql,
-            session,
-            principal,
-            address,
-            text,
-            label,
-            origin or inbound.address.channel,
-            "" if inbound.private else await _told_apart(conn, address, inbound),
-            inbound.platform_id,
-            inbound.sent_at,
-            inbound.solo,
-            entry,
-            estimate(text),
-            storable(inbound.album),
-            arrived,
-            model,
-        )
-    )
+    how = (label, entry, arrived, model, origin or inbound.address.channel)
+    sender = "" if inbound.private else await _told_apart(conn, address, inbound)
+    said = (sender, text, estimate(text), inbound.platform_id, inbound.sent_at, inbound.solo, storable(inbound.album))
+    return MessageId(await conn.fetchval(sql, session, principal, address, *how, *said))
 
 
 async def _told_apart(conn: Connection, address: AddressId, inbound: Inbound) -> str:

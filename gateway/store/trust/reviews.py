@@ -8,11 +8,14 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Literal
 
+from pydantic import TypeAdapter
+
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import AddressId, GrantId, PrincipalId, ReviewId, SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
+from gateway.domain.work.plans import PLANNED_CALLS, AskedCall
 from gateway.domain.work.tasks import Lane
 from gateway.store.connection.pool import Connection, lock_name
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
@@ -102,6 +105,13 @@ class ReviewRow:
         return f"A{self.id}"
 
     @property
+    def calls(self) -> Sequence[AskedCall]:
+        """The calls that a yes runs, in order."""
+        if self.tool == PLANNED_CALLS:
+            return TypeAdapter(list[AskedCall]).validate_python(self.arguments["calls"])
+        return [AskedCall(0, self.tool, self.arguments, self.act, self.base)]
+
+    @property
     def title(self) -> str:
         """Name of the call, or of a task's question, for people."""
         if self.tool == DOUBT:
@@ -178,16 +188,19 @@ async def hold(conn: Connection, asked: PrincipalId) -> None:
 
 
 async def asked_before(conn: Connection, question: ReviewQuestion, now: datetime) -> ReviewRow | None:
-    """The same call, asked for in the same session lately, unless it has run or its time is up.
+    """The same call, asked about in the same session lately, alone or in a plan, unless it has run or its time is up.
 
     A no holds whatever has become of the contents that it works on: another change would be an endless new question.
     """
     sql = """select * from reviews where session_id = $1 and asked_id = $3 and created_at > $4
-               and (digest = $2 and (state = 'approved' or (state = 'open' and (expires_at is null or expires_at > $5)))
-                 or state = 'denied' and (tool, arguments) = ($6, $7::jsonb))
+               and (state in ('approved', 'denied') or state = 'open' and (expires_at is null or expires_at > $5))
+               and (digest = $2 or state = 'denied' and (tool, arguments) = ($6, $7::jsonb)
+                 or case tool when $8 then exists (
+                      select from jsonb_array_elements(arguments -> 'calls') c
+                      where (c ->> 'tool', c -> 'arguments') = ($6, $7::jsonb)) end)
              order by id desc limit 1"""
     key = question.session, question.digest, question.asked, now - LASTS, now
-    return await fetch_first(conn, ReviewRow, sql, *key, question.tool, question.arguments)
+    return await fetch_first(conn, ReviewRow, sql, *key, question.tool, question.arguments, PLANNED_CALLS)
 
 
 async def list_open(conn: Connection, asked: PrincipalId, now: datetime) -> list[ReviewRow]:

@@ -100,11 +100,9 @@ async def used(conn: Connection, since: datetime, until: datetime) -> list[Usage
 
 async def settled_cost(conn: Connection, now: datetime) -> float:
     """The cost of the month until the start of yesterday: every run before that has ended."""
-    cost: float = await conn.fetchval(
-        "select coalesce(sum(cost_usd), 0) from task_steps where cost_usd > 0 and created_at >= $1 and created_at < $2",
-        Period.MONTH.start(now),
-        _unsettled(now),
-    )
+    sql = """select coalesce(sum(cost_usd), 0) from task_steps
+             where cost_usd > 0 and created_at >= $1 and created_at < $2"""
+    cost: float = await conn.fetchval(sql, Period.MONTH.start(now), _unsettled(now))
     return cost
 
 

@@ -1,6 +1,5 @@
 """The trace of a task: what each model call and tool run took, as references and numbers, never content."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from time import monotonic
@@ -95,16 +94,6 @@ async def tool_ran(
     sql = """insert into task_steps (task_id, principal_id, kind, name, latency_ms, ok, message_id)
              values ($1, $2, 'tool', $3, $4, $5, $6)"""
     await conn.execute(sql, task, principal, tool, latency_ms, ok, message)
-
-
-async def intended(
-    conn: Connection, task: TaskId, principal: PrincipalId, tools: Sequence[str], messages: Sequence[MessageId]
-) -> None:
-    """Record the calls that a model asked for, before they run; `messages` has them."""
-    sql = """insert into task_steps (task_id, principal_id, kind, name, message_id)
-             select $1, $2, 'intent', c.tool, c.message from unnest($3::text[], $4::bigint[]) with ordinality
-               as c (tool, message, place) order by c.place"""
-    await conn.execute(sql, task, principal, tools, messages)
 
 
 async def note(

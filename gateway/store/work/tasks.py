@@ -1,11 +1,15 @@
 """The engine's statements, as functions; what they promise is written beside them in migrations/0002_engine.sql."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from uuid import uuid4
+from itertools import pairwise
+from typing import Any, Self
+from uuid import UUID, uuid4
 
-from gateway.domain.conversation.transcript import Attached
+from asyncpg import Record
+
+from gateway.domain.conversation.transcript import Attached, ModelReplied, ToolFinished
 from gateway.domain.ids import AddressId, InstanceId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label, Principal, Role
@@ -13,11 +17,13 @@ from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.domain.work.tasks import LEASE_SECONDS, Claim, Lane, Status, TurnResult
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_value
+from gateway.store.connection.rows import fetch_first, fetch_value
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.outbox import OutboxPart, State
 from gateway.store.files import attachments
+from gateway.store.files.attachments import LISTED_FILES
 from gateway.store.migrate import known_schema
+from gateway.store.transcript import tool_calls
 from gateway.store.transcript.messages import KINDS, MessageRow
 from gateway.store.transcript.unread import PATIENCE
 from gateway.store.work.steps import facts_of
@@ -78,47 +84,10 @@ async def create(
     that of its parent. It is left to `instance` for as
     long as that lives. `budget_usd` is that of the tree which it begins.
     """
-    task = id or TaskId(uuid4())
-    return await fetch_value(
-        conn,
-        TaskId,
-        "select create_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
-        task,
-        principal,
-        kind,
-        lane.value,
-        payload or {},
-        dedupe,
-        parent,
-        max_attempts,
-        instance,
-        priority,
-        session,
-        agent,
-        budget_usd,
-        timedelta(seconds=delay),
-    )
-
-
-async def claim(
-    conn: Connection, worker: InstanceId, free: Mapping[Lane, int], kinds: Collection[str] | None = None
-) -> list[Claim]:
-    """As many runs of each lane as it has slots free, of these kinds or of any, fenced and leased to this worker.
-
-    A process older than the schema gets none. The lane with the worst suspect comes first: the others then know of it.
-    """
-    sql = """with free as (
-               select key, value::int as slots from jsonb_each($2) order by (
-                 select max(crashes) from tasks where status = 'pending' and crashes > 1 and lane = key
-                   and run_at <= now() and (held_until is null or held_until <= now())) desc nulls last
-             )
-             select id, token, kind, lane, principal_id, session_id, agent, attempts, max_attempts, alone,
-                    now() - silent_since as silent_for
-             from free, claim($1, key, slots, $3, $4)
-             where (select max(number) from migrations) <= $5"""
-    return await fetch_all(
-        conn, Claim, sql, worker, dict(free), LEASE, None if kinds is None else list(kinds), known_schema()
-    )
+    sql = "select create_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+    what = (id or TaskId(uuid4()), principal, kind, lane.value, payload or {}, dedupe, parent)
+    how = (max_attempts, instance, priority, session, agent, budget_usd, timedelta(seconds=delay))
+    return await fetch_value(conn, TaskId, sql, *what, *how)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,26 +101,54 @@ class ChatRows:
     files: Sequence[Attached]
     all_files: int
 
+    @classmethod
+    def of(cls, state: Mapping[str, Any], rows: Sequence[Record]) -> Self:
+        """From what `open_chat` returns."""
+        known = state["principal"]
+        who = Principal(PrincipalId(UUID(known["id"])), Role(known["role"]), known["name"])
+        placed = attachments.placed([MessageRow.of(row) for row in rows], state["files"])
+        return cls(Label(state["label"]), who, AddressRow.of_json(state["address"]), *placed)
 
-async def open_chat(conn: Connection, run: Claim, session: SessionId, most_files: int) -> ChatRows | None:
+
+@dataclass(frozen=True, slots=True)
+class OpenedClaim(Claim):
+    """A run whose claim may have opened its chat."""
+
+    chat: ChatRows | None = field(default=None, compare=False, repr=False)
+    """None: it has still to be opened."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Record]) -> Self:
+        """From its rows of `claim_open`."""
+        state = rows[0]["state"]
+        run, chat = state["run"], ChatRows.of(state, rows[1:]) if "label" in state else None
+        ids = {name: run[name] and UUID(run[name]) for name in ("id", "principal_id", "session_id")}
+        silent = None if run["silent_for"] is None else timedelta(seconds=run["silent_for"])
+        return cls(**{**run, **ids, "lane": Lane(run["lane"]), "silent_for": silent}, chat=chat)
+
+
+async def claim(
+    conn: Connection, worker: InstanceId, free: Mapping[Lane, int], kinds: Collection[str] | None = None
+) -> list[OpenedClaim]:
+    """As many runs of each lane as it has slots free, of these kinds or of any, fenced and leased to this worker.
+
+    A process older than the schema gets none. Chats of the usual kind are opened at once.
+    """
+    sql = "select o.state, (o.entry).*, o.fields from claim_open($1, $2, $3, $4, $5, $6, $7) o"
+    lanes, which = dict(free), None if kinds is None else list(kinds)
+    rows = await conn.fetch(sql, worker, lanes, LEASE, which, known_schema(), PATIENCE, LISTED_FILES)
+    places = [place for place, row in enumerate(rows) if row["state"] is not None]
+    return [OpenedClaim.of(rows[start:end]) for start, end in pairwise([*places, len(rows)])]
+
+
+async def open_chat(conn: Connection, run: Claim, session: SessionId) -> ChatRows | None:
     """Take the unread messages of a chat, in one statement; raises `RunLost`.
 
     None if nothing is left to answer: the task has ended then, or waits for files that are being fetched.
     """
     sql = "select o.state, (o.entry).*, o.fields from open_chat($1, $2, $3, $4, $5, $6) o"
-    rows = await conn.fetch(sql, session, run.id, run.token, run.suspect, PATIENCE, most_files)
-    if not rows:
-        return None
-    [state, *entries] = rows
-    said = [MessageRow.of(row) for row in entries]
-    found = state["state"]
-    known, who = found["address"], found["principal"]
-    return ChatRows(
-        Label(found["label"]),
-        Principal(run.principal_id, Role(who["role"]), who["name"]),
-        AddressRow.of_json(known),
-        *attachments.placed(said, found["files"]),
-    )
+    rows = await conn.fetch(sql, session, run.id, run.token, run.suspect, PATIENCE, LISTED_FILES)
+    return ChatRows.of(rows[0]["state"], rows[1:]) if rows else None
 
 
 async def answer(
@@ -166,27 +163,13 @@ async def answer(
 
     None, and nothing is stored, if the session's label is another one by now, or if a message is still unread.
     """
-    text, texts = storable(result.entry.text), [part.text for part in parts]
-    return await fetch_value(
-        conn,
-        MessageId,
-        "select answer($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
-        session,
-        run.id,
-        run.token,
-        result.label,
-        address,
-        KINDS[type(result.entry)],
-        text,
-        estimate(text),
-        result.origin,
-        result.reminded,
-        facts_of(result.reply) if result.reply else None,
-        texts,
-        parts[0].reply_to if parts else None,
-        result.status.value,
-        result.error and storable(result.error),
-    )
+    sql = "select answer($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
+    text, facts = storable(result.entry.text), facts_of(result.reply) if result.reply else None
+    said = (KINDS[type(result.entry)], text, estimate(text), result.origin, result.reminded, facts)
+    sent = ([part.text for part in parts], parts[0].reply_to if parts else None)
+    ended = (result.status.value, result.error and storable(result.error))
+    whose = (session, run.id, run.token, result.label, address)
+    return await fetch_value(conn, MessageId, sql, *whose, *said, *sent, *ended)
 
 
 async def payload(conn: Connection, task: TaskId) -> JsonObject:
@@ -235,6 +218,25 @@ async def step(database: Database, run: Claim, write: Callable[[Connection], Awa
         await write(tx)
 
     await database.run(work)
+
+
+async def step_called(conn: Connection, run: Claim, session: SessionId, event: ModelReplied, label: Label) -> None:
+    """Commit the step of a run whose model asked for calls, in one statement; raises `RunLost`."""
+    sql = "select step_called($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+    text, calls = storable(event.reply.text), [tool_calls.call_facts(intent) for intent in event.intents]
+    step = (session, run.id, run.token, LEASE, run.principal_id, label)
+    await conn.execute(sql, *step, text, estimate(text), calls, facts_of(event.reply), run.kind == "agent")
+
+
+async def step_concluded(conn: Connection, run: Claim, session: SessionId, done: ToolFinished, label: Label) -> None:
+    """Commit the step of a run whose call has a result, in one statement; the session's label rises to `label`.
+
+    Raises `RunLost`.
+    """
+    sql = "select step_concluded($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
+    step = (session, run.id, run.token, LEASE, run.principal_id, label)
+    result = tool_calls.result_facts(done.intent, done.result)
+    await conn.execute(sql, *step, *result, done.duration_ms, not done.failed)
 
 
 async def finish(

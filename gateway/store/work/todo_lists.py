@@ -18,31 +18,19 @@ async def get(conn: Connection, task: TaskId) -> TodoList | None:
 
 async def put(conn: Connection, principal: PrincipalId, todo: TodoList) -> None:
     """Store a list in place of the run's one; its label never falls."""
-    await conn.execute(
-        """insert into todo_lists (task_id, principal_id, title, steps, trivial, label, ordinal)
-           values ($1, $2, $3, $4, $5, $6, $7)
-           on conflict (task_id) do update set title = excluded.title, steps = excluded.steps,
-             trivial = excluded.trivial, label = greatest(todo_lists.label, excluded.label), ordinal = excluded.ordinal,
-             updated_at = now()""",
-        todo.task,
-        principal,
-        todo.title,
-        [asdict(step) for step in todo.steps],
-        todo.trivial,
-        todo.label,
-        todo.ordinal,
-    )
+    sql = """insert into todo_lists (principal_id, task_id, title, steps, trivial, label, ordinal)
+             values ($1, $2, $3, $4, $5, $6, $7)
+             on conflict (task_id) do update set title = excluded.title, steps = excluded.steps,
+               trivial = excluded.trivial, label = greatest(todo_lists.label, excluded.label),
+               ordinal = excluded.ordinal, updated_at = now()"""
+    await conn.execute(sql, principal, *asdict(todo).values())
 
 
 async def live(conn: Connection, principal: PrincipalId) -> list[TodoList]:
     """Those of runs that aren't over, in order of their start."""
-    return await fetch_all(
-        conn,
-        _todo_list,
-        """select p.* from todo_lists p join tasks t on t.id = p.task_id
-           where p.principal_id = $1 and t.status not in ('completed', 'failed', 'cancelled') order by t.seq""",
-        principal,
-    )
+    sql = """select p.* from todo_lists p join tasks t on t.id = p.task_id
+             where p.principal_id = $1 and t.status not in ('completed', 'failed', 'cancelled') order by t.seq"""
+    return await fetch_all(conn, _todo_list, sql, principal)
 
 
 async def drop_finished(conn: Connection) -> set[PrincipalId]:

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Depends, Header
 from fastapi.responses import Response
 
 from gateway.agent.work import task_trees
-from gateway.agent.work.task_trees import NoSuchTask
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.json import Json
@@ -129,12 +128,8 @@ async def _stored(site: Site, id: MessageId) -> dict[str, Json] | None:
 
 
 async def find_task(site: Site, task: UUID) -> TaskId:
-    """The owner's task of a tree; raises `Refused`."""
-    async with site.database.connection() as conn:
-        try:
-            return await task_trees.find_task(conn, site.owner.id, str(task))
-        except NoSuchTask:
-            raise Refused(404, "not_found", "There is no such task.") from None
+    """The owner's task of a tree; raises `NoSuchTask`."""
+    return await site.database.read(lambda conn: task_trees.find_task(conn, site.owner.id, str(task)))
 
 
 async def is_finished(site: Site, task: TaskId, since: int, *, tree: bool) -> bool:

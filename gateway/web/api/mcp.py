@@ -186,7 +186,7 @@ def _loaded(toolbox: Toolbox, clean: Clean) -> "StreamableHTTPSessionManager":
 
     async def called(_context: object, params: types.CallToolRequestParams) -> types.CallToolResult:
         call = ToolCall(str(uuid4()), params.name, clean(json.dumps(params.arguments or {})))
-        caller = Run(TaskId(uuid4()), 0, SessionId(uuid4()), None, Label.UNTRUSTED, _no_fence)
+        caller = Run(TaskId(uuid4()), 0, SessionId(uuid4()), None, Label.UNTRUSTED, _no_fence, _no_fence)
         outcome = await toolbox.run(call, caller, again=True)  # no turn repeats it: the client is told of an outage
         content, data = [types.TextContent(text=outcome.text)], json.loads(outcome.text)
         return types.CallToolResult(content=content, structured_content=data, is_error=outcome.failed)

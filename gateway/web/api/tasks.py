@@ -143,7 +143,7 @@ async def task(
                     return replace(report, result=None, error=None)
                 master = (await trees.place(conn, report.id)).master
                 return _view(report, await trees.nodes(conn, master), await trees.counts(conn, master, tree=True))
-    raise Refused(404, "not_found", "There is no such task.")
+    raise NoSuchTask("There is no such task.")
 
 
 @router.post("/api/tasks/{task_id}/cancel")
@@ -151,19 +151,12 @@ async def cancel(
     site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.TRIGGER))], task_id: UUID
 ) -> dict[str, Status]:
     """Cancel a task with all below it. A token with only the trigger scope may cancel its own."""
-    missing = Refused(404, "not_found", "There is no such task.")
-    async with site.database.connection() as conn:
-        own = Scope.ADMIN in caller.scopes or await triggers.sent_by(conn, TaskId(task_id), caller.account, None)
-    if not own:
-        raise missing
-    try:
-        await site.trees.control.cancel(str(task_id))
-    except NoSuchTask:
-        raise missing from None
-    found = await site.database.read(lambda conn: tasks.get(conn, TaskId(task_id)))
-    if found is None:
-        raise missing
-    return {"status": found.status}
+    id, account, read = TaskId(task_id), caller.account, site.database.read
+    if Scope.ADMIN in caller.scopes or await read(lambda conn: triggers.sent_by(conn, id, account, None)):
+        await site.trees.control.cancel(str(id))
+        if found := await read(lambda conn: tasks.get(conn, id)):
+            return {"status": found.status}
+    raise NoSuchTask("There is no such task.")
 
 
 def _view(report: TaskReport, nodes: list[NodeRow], counts: Mapping[Status, int]) -> TaskView:

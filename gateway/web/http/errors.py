@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.agent.memory.remember import MemoryRefused, UnknownMemory
-from gateway.agent.work.task_trees import NoSuchAgent
+from gateway.agent.work.task_trees import NoSuchAgent, NoSuchTask
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.text.texts import storable
 from gateway.flow.files.uploads import UploadRefused
@@ -31,6 +31,7 @@ _DOMAIN_ERRORS: Mapping[type[Exception], tuple[int, str, str | None]] = {
     MemoryRefused: (400, "not_done", None),
     NoSuchAgent: (400, "unknown_agent", "agent"),
     NoSuchChannel: (400, "unknown_channel", "deliver_to"),
+    NoSuchTask: (404, "not_found", None),
     OwnerMustAct: (409, "owner_must_act", None),
     UnknownMemory: (404, "not_found", None),
     UploadRefused: (413, "file_refused", None),

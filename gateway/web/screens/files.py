@@ -268,6 +268,4 @@ async def restore(site: AtSite, id: str, path: Annotated[str, Form(max_length=MA
     """Restore all files or one; the current state is kept as a checkpoint."""
     done = await site.files.checkpoints.restore(site.database, site.clock, id, path or None)
     if done.left:
-        raise Refused(
-            409, "left", f"Not restored, for no checkpoint holds what is there now: {', '.join(done.left[:5])}"
-        )
+        raise Refused(409, "left", f"Not restored, as no checkpoint has what is there now: {', '.join(done.left[:5])}")

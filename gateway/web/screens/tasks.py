@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.agent.limits import dollars
 from gateway.agent.work import task_trees
-from gateway.agent.work.task_trees import NoSuchTask, compare
+from gateway.agent.work.task_trees import compare
 from gateway.domain.conversation.diff import legible
 from gateway.domain.ids import TaskId
 from gateway.domain.work.tasks import Status
@@ -24,7 +24,6 @@ from gateway.store.work import steps, tasks, trees
 from gateway.store.work.steps import StepRow
 from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.auth.access import OWNER, VISITOR, Caller, signed_in
-from gateway.web.http.errors import Refused
 from gateway.web.live.boards import Draw
 from gateway.web.live.entries import question_cards
 from gateway.web.live.sse import EventStream
@@ -164,11 +163,7 @@ async def fork(
 @screen.get(f"{HERE}/{{id}}/compare", dependencies=VISITOR)
 async def comparison(request: Request, site: AtSite, id: UUID, to: UUID) -> Response:
     """Two tasks, with all below them, side by side."""
-    async with site.database.connection() as conn:
-        try:
-            found = await compare(conn, site.owner.id, str(to), str(id))
-        except NoSuchTask:
-            raise _missing(id) from None
+    found = await site.database.read(lambda conn: compare(conn, site.owner.id, str(to), str(id)))
     rows = [[row and (row, _step(row)) for row in pair] for pair in found.rows[:STEPS]]
     runs = [(run, spent(run.cost_usd, run.tokens), text_of(run.node)) for run in (found.a, found.b)]
     more = len(found.rows) - len(rows)
@@ -203,12 +198,8 @@ def _pinned(site: Site, rows: Sequence[ReviewRow]) -> dict[str, str]:
 
 
 async def _nodes(site: Site, id: UUID) -> Sequence[NodeRow]:
-    """The tree of a task of the owner; raises `Refused`."""
-    async with site.database.connection() as conn:
-        try:
-            return await task_trees.show(conn, site.owner.id, str(id))
-        except NoSuchTask:
-            raise _missing(id) from None
+    """The tree of a task of the owner; raises `NoSuchTask`."""
+    return await site.database.read(lambda conn: task_trees.show(conn, site.owner.id, str(id)))
 
 
 def _watch(site: Site, id: UUID) -> Draw:
@@ -283,7 +274,3 @@ def text_of(node: NodeRow) -> str:
     """The result or the error of a task; it may contain other people's text."""
     text = node.error or node.result or ""
     return legible(text[:LONGEST]) + (" … (longer)" if len(text) > LONGEST else "")
-
-
-def _missing(id: UUID) -> Refused:
-    return Refused(404, "not_found", f"There is no task {id}.")

@@ -10,13 +10,14 @@ from fastapi import Depends, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from gateway.agent.mcp import pinned_tools
-from gateway.agent.mcp.pinned_tools import PinnedTool, Use
+from gateway.agent.mcp.pinned_tools import Meaning, PinnedTool, Use
 from gateway.agent.mcp.pinned_tools import tool_changes as changes_of_tool
 from gateway.agent.mcp.servers import McpServers
 from gateway.agent.skills.library import ListedSkill, Look, SkillRow, Skills, skill_changes, undecided_skill
 from gateway.agent.tool_files.calls import missing_credential
 from gateway.agent.toolbox import Toolbox
 from gateway.domain.conversation.diff import legible
+from gateway.domain.conversation.tools import ArgumentRole
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.net.errors import NetError
 from gateway.net.mcp.server import public_url
@@ -110,14 +111,23 @@ async def tool_details(site: AtSite, name: str) -> HTMLResponse:
     """The definition of a tool, its changes, and the form that confirms it."""
     tool = await _tool(site, name)
     text = legible(changes_of_tool(tool))
-    return HTMLResponse(site.pages.piece("mcp_tool_details.html", tool=tool, text=text, uses=list(Use)))
+    return HTMLResponse(site.pages.piece("mcp_tool_details.html", tool=tool, text=text, uses=Use, roles=ArgumentRole))
 
 
 @screen.post("/tools/mcp/{name}/confirm", status_code=204, dependencies=OWNER)
-async def confirm_tool(site: AtSite, name: str, sha256: Shown, use: Annotated[Use, Form()]) -> None:
-    """Switch on exactly the definition that was shown, with this use."""
+async def confirm_tool(
+    site: AtSite,
+    name: str,
+    sha256: Shown,
+    use: Annotated[Use, Form()],
+    argument: Annotated[Sequence[str], Form()] = (),
+    role: Annotated[Sequence[ArgumentRole | Literal[""]], Form()] = (),
+    own: Annotated[Text, Form(max_length=100)] = "",
+) -> None:
+    """Switch on exactly the definition that was shown, with this use, and a role for each argument or none."""
     await _tool(site, name)
-    await pinned_tools.confirm(site.database, name, sha256, use)
+    meaning = Meaning({name: means for name, means in zip(argument, role, strict=False) if means}, own)
+    await pinned_tools.confirm(site.database, name, sha256, use, meaning)
 
 
 @screen.post("/tools/mcp/{name}/off", status_code=204, dependencies=OWNER)

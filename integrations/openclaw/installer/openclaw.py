@@ -45,9 +45,7 @@ class OpenClaw:
         if not state.is_dir():
             raise OwnerMustAct(f"OpenClaw has no state in {state}; run `openclaw setup`, or pass the folder as --state")
         if os.environ.get("OPENCLAW_CONFIG_READONLY") == "1" or os.environ.get("OPENCLAW_NIX_MODE") == "1":
-            raise OwnerMustAct(
-                "OpenClaw's configuration is read-only here (OPENCLAW_CONFIG_READONLY); change its source"
-            )
+            raise OwnerMustAct("OpenClaw's configuration is read-only (OPENCLAW_CONFIG_READONLY); change its source")
         return cls(program, state)
 
     @property

@@ -169,7 +169,7 @@ async def test_a_healthy_channel_that_nobody_writes_to_is_left_alone(path: Messa
 
 async def test_a_platform_that_asked_to_be_left_alone_is_left_alone(path: MessagePath, platform: FakeTelegram) -> None:
     channel = telegram(platform, platform.url)
-    channel._recovery._pause = asyncio.sleep
+    channel._recovery.pause = asyncio.sleep
     platform.fault("getUpdates", 429, "Too Many Requests", retry_after=100_000)
     async with watched(path, channel) as telegrams:
         await eventually(lambda: channel.heard_at is not None)

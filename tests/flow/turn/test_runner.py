@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -27,55 +27,72 @@ async def test_a_notice_is_trusted_as_the_conversation_is(path: MessagePath) -> 
     assert (result.error, result.label) == ("no model answered", Label.OWNER)
 
 
-@pytest.fixture
-def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+@dataclass
+class Statements:
     """Everything that is sent to the database, in order; nothing is sent by the clock."""
-    asked: list[str] = []
+
+    asked: list[str] = field(default_factory=list)
+    held: int = 0
+
+    async def settled(self, path: MessagePath) -> None:
+        """Wait until the turn is over, its answer is sent, and nobody asks any more."""
+        while path.worker.running or path.signals.tasks.is_set() or self.held:
+            await path.worker.settle()
+            await asyncio.sleep(0.01)
+        await path.outbound.drain(60)
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
+    overheard = Statements()
     held = Database._held
 
     @asynccontextmanager
-    async def overheard(database: Database) -> AsyncIterator[Connection]:
-        async with held(database) as connection:
-            with connection.query_logger(lambda query: asked.append(" ".join(query.query.split())[:80])):
-                yield connection
+    async def hold(database: Database) -> AsyncIterator[Connection]:
+        overheard.held += 1
+        try:
+            async with held(database) as connection:
+                with connection.query_logger(lambda query: overheard.asked.append(" ".join(query.query.split())[:80])):
+                    yield connection
+        finally:
+            overheard.held -= 1
 
-    monkeypatch.setattr(Database, "_held", overheard)
+    monkeypatch.setattr(Database, "_held", hold)
     monkeypatch.setattr(worker, "POLL_SECONDS", 3600)
     monkeypatch.setattr(sender, "POLL_SECONDS", 3600)
-    return asked
+    return overheard
 
 
 async def written(path: MessagePath) -> int:
-    """The number of transactions that have written so far; reading it writes nothing."""
+    """The number of transactions and savepoints that have written so far; reading it writes nothing."""
     [(upto,)] = await path.rows("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
     return int(upto)
 
 
+SAVEPOINTS = 1
+"""Of a turn: its claim opens the chat in one."""
 CHAT, PAGE = Address("fake", "bot", OWNER), Address("web", "owner", "main")
 
 
 @pytest.mark.parametrize(
     ("at", "calls", "most", "commits"),
-    [(CHAT, 0, 14, 7), (PAGE, 0, 12, 5), (CHAT, 1, 27, 10)],
+    [(CHAT, 0, 10, 6), (PAGE, 0, 8, 4), (CHAT, 1, 15, 9)],
     ids=["in a messenger", "on the page", "with a tool call"],
 )
 async def test_a_turn_takes_few_statements_and_commits(
-    path: MessagePath, statements: list[str], at: Address, calls: int, most: int, commits: int
+    path: MessagePath, statements: Statements, at: Address, calls: int, most: int, commits: int
 ) -> None:
     """Besides, the journal reads twice, and a search by meaning takes two more."""
     path.current.bounds = Limits(day_usd=1.0)
 
     async def turn() -> tuple[list[str], int]:
         path.model.answer = in_turn(*[said("", call("list_files"))] * calls, said("done"))
-        before, statements[:] = await written(path), []
+        before, statements.asked = await written(path), []
         await path.inbound.accept([replace(message("Where is the large red teapot?"), address=at)])
         await path.model.called.wait()
-        asked = -1
-        while path.worker.running or asked != len(statements):
-            asked = len(statements)
-            await asyncio.sleep(0.3)
+        await statements.settled(path)
         path.model.called.clear()
-        return list(statements), await written(path) - before
+        return list(statements.asked), await written(path) - before - SAVEPOINTS
 
     async with asyncio.TaskGroup() as group:
         loops = [group.create_task(loop()) for loop in (path.worker.run, path.outbound.run)]

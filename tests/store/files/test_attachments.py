@@ -119,7 +119,7 @@ class TestWaiting:
         async with world.database.transaction() as tx:
             await tasks.create_chat(tx, world.principal, world.session, somebody())
             [run] = await tasks.claim(tx, somebody(), {Lane.CHAT: 1})
-            assert await tasks.open_chat(tx, run, world.session, 50) is None
+            assert await tasks.open_chat(tx, run, world.session) is None
             left = await tx.fetchval("select run_at - now() from tasks")
         assert timedelta(0) < left <= timedelta(seconds=10)
 

@@ -83,3 +83,6 @@ async def test_what_takes_too_long_is_nothing_and_harms_nothing(
         assert await found(conn, owner, "tea") == []
         assert await conn.fetchval("show statement_timeout") == before
         assert conn.is_in_transaction() == within
+        monkeypatch.undo()
+        monkeypatch.setattr(search, "RECALL_TIMEOUT_MS", 0)
+        assert await found(conn, owner, "tea") == [], "the function looks at the clock itself"
