@@ -19,6 +19,7 @@ _IMPATIENT = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=30")
 """Git waits forever for a server; uv has a limit by itself."""
 _LOCKED = "lib/python3.*/site-packages/gateway/requirements.txt"
 _REQUIREMENT = re.compile(r"^supaclaw==(\S+)")
+_PREFIX = re.compile("^(error|fatal): ")
 _TAG = re.compile(r"v\d+\.\d+\.\d+")
 _OTHERS = {
     "uv-receipt.toml": "`uv tool upgrade supaclaw` updates it",
@@ -68,12 +69,9 @@ def run(*command: str | Path, standard_input: str = "", environ: dict[str, str] 
     if done.returncode != 0:
         said = f"{done.stdout}\n{done.stderr}".splitlines()
         lines = [line.strip().removeprefix("supaclaw: ") for line in said if line.strip()]
-        causes = [line for line in lines if line.startswith(("error:", "Caused by:"))] or lines[-1:]
-        raise OwnerMustAct(
-            one_line(
-                ": ".join(dict.fromkeys((*causes[:1], *causes[-1:]))).removeprefix("error: ") or "it said nothing", 300
-            )
-        )
+        causes = [line for line in lines if line.startswith(("error:", "fatal:", "Caused by:"))] or lines[-1:]
+        told = ": ".join(_PREFIX.sub("", each) for each in dict.fromkeys((*causes[:1], *causes[-1:])))
+        raise OwnerMustAct(one_line(told or "it said nothing", 300))
     return done.stdout
 
 

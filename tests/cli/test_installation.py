@@ -99,6 +99,7 @@ def test_doctor_tells_of_a_higher_version_if_it_may_look(upstream: Path, checkou
     [unreachable] = told(looks)
     assert unreachable.level is FindingLevel.OK
     assert "no newer version was looked for" in unreachable.text
+    assert "upstream' does not" in unreachable.fix
 
 
 def test_an_update_begins_beside_the_gateway_but_not_under_systemd_which_would_end_it(
