@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 from gateway.agent.toolbox import Toolbox
 from gateway.app.assembly import Parts
+from gateway.app.installation import start_update
 from gateway.app.local import page_name
 from gateway.app.parts.core import Core
 from gateway.app.parts.turns import Turns
@@ -167,6 +168,7 @@ def _health(parts: Parts, channels: "ChannelDirectory") -> HealthParts:
         healthy=lambda: upkeep.health.healthy,
         waits_for_database=lambda: bool(upkeep.health.database_problem),
         findings=partial(_findings, core),
+        update=partial(start_update, core.environment.data),
         logs=core.environment.data / "logs",
         mask=core.mask,
         jobs=lambda: upkeep.job_table.jobs,

@@ -107,7 +107,7 @@ COMMANDS: Mapping[str, str | Group] = {
     "pairing": Group(
         "List access requests, approve or deny them.",
         "people.access",
-        "list=list_requests approve=approve_request deny=deny_request",
+        "list=list_requests approve=approve_request deny=deny_request erase=erase_member",
     ),
     "channel": Group("Link an account on a channel without tokens.", "people.channels", "login logout status"),
     "token": Group(

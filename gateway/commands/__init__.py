@@ -8,7 +8,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, assert_never
 
@@ -28,7 +28,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.inbox import InboxRow
 from gateway.store.transcript import journals, messages, sessions
-from gateway.store.trust.reviews import ReviewRow
+from gateway.store.trust.reviews import ReviewQuestion, ReviewRow, ask, mark_told
 from gateway.store.trust.reviews import close as close_questions  # `reviews` is also a command in this folder
 from gateway.store.work.tasks import cancel, create, live_chat
 from gateway.workspace.journal.files import summarise
@@ -149,6 +149,14 @@ class Ended:
         many = "s" * (self.unanswered != 1)
         left = f" {self.unanswered} unanswered message{many} from the old one won't be answered."
         return (left if self.unanswered else "") + closed_approvals(self.approvals)
+
+
+async def asking(ctx: CommandContext, question: ReviewQuestion) -> CommandReply:
+    """The reply that puts a question about this chat to its person."""
+    where = replace(question, session=ctx.at.session_id, address=ctx.at.id)
+    review = await ask(ctx.tx, where, ctx.clock.now())
+    await mark_told(ctx.tx, review.id)
+    return CommandReply(question=review)
 
 
 def closed_approvals(names: Sequence[str]) -> str:

@@ -1,11 +1,11 @@
 """/memory: list, search, pin and forget memories."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gateway.agent.memory.remember import FORGET, MemoryRefused, Remembering
 from gateway.agent.work.approvals import speaker
-from gateway.commands import Command, CommandContext, CommandReply
+from gateway.commands import Command, CommandContext, CommandReply, asking
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import ALL_MEMORIES, Kind, Memory, MemoryFilter
@@ -13,7 +13,6 @@ from gateway.domain.principals import Label
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import LONGEST, numbered_line
 from gateway.store.memory import consolidation, indexing, memories, search
-from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewQuestion
 
 SHOWN = 10
@@ -60,13 +59,8 @@ class MemoryReplies:
             text = f"More than memory {id} would go; write to me in private once, so that I know you, and ask again."
             return CommandReply(text)
         at, change = ctx.at, going.change(ctx.at.session_id, ctx.role)
-        question = ReviewQuestion(
-            at.principal_id, person, FORGET, {"id": id}, change.preview, going.memory.label, act=ToolClass.IRREVERSIBLE
-        )
-        question = replace(question, base=change.base, session=at.session_id, address=at.id)
-        review = await reviews.ask(ctx.tx, question, ctx.clock.now())
-        await reviews.mark_told(ctx.tx, review.id)
-        return CommandReply(question=review)
+        what = FORGET, {"id": id}, change.preview, going.memory.label, change.base
+        return await asking(ctx, ReviewQuestion(at.principal_id, person, *what, act=ToolClass.IRREVERSIBLE))
 
     async def keep(self, id: MemoryId, label: Label) -> str:
         """Accept a proposal: to remember this, or to replace other memories by it."""

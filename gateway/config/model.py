@@ -294,6 +294,12 @@ class HookSettings(Section):
     content: bool = Field(False, description="Whether it gets the words too, not only ids and numbers.")
 
 
+class UpdateSettings(Section):
+    """Newer versions."""
+
+    check: bool = Field(False, description="Whether `supaclaw doctor` and Health look for a newer version.")
+
+
 class Config(Section):
     """The whole of config.json."""
 
@@ -317,6 +323,7 @@ class Config(Section):
     limits: LimitSettings = Field(LimitSettings(), description="Limits on the resources of the process.")
     logs: Logs = Field(Logs(), description="The log files.")
     retention: Retention = Field(Retention(), description="How long what is over is kept.")
+    update: UpdateSettings = Field(UpdateSettings(), description="Newer versions.")
     web: WebSettings = Field(WebSettings(), description="Where the page and the APIs listen.")
     database: DatabaseSettings = Field(DatabaseSettings(), description="Where Postgres is.")
 

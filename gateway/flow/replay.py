@@ -20,7 +20,7 @@ from gateway.domain.text.texts import one_line
 from gateway.domain.text.tokens import estimate
 from gateway.flow.turn.loop import SizedModel, reply_of
 from gateway.llm.prices import estimate_tool
-from gateway.store.transcript.messages import MessageRow
+from gateway.workspace.skills.parsing import Skill
 
 MAX_ROUNDS = 20
 NOT_RECORDED = json.dumps({"error": "not_recorded", "message": "This is a replay: only calls made then have results."})
@@ -54,9 +54,18 @@ class ReplayedTurn:
         return list(map(_key, self.calls)) == list(map(_key, self.then.calls))
 
 
-def recorded(rows: Iterable[MessageRow], since: datetime, until: datetime) -> Iterator[RecordedTurn]:
+def with_skill(entries: Sequence[Entry], skill: Skill) -> list[Entry]:
+    """The entries as if this had been the skill of its name, wherever it was loaded."""
+    load = {"action": "load", "name": skill.name}
+    intents = [entry.call for entry in entries if isinstance(entry, ToolIntent) and entry.call.name == "skills"]
+    loads = {call.id for call in intents if json.loads(call.valid_arguments) == load}
+    text = json.dumps({"name": skill.name, "version": skill.version, "instructions": skill.body})
+    return [replace(e, text=text) if isinstance(e, ToolResult) and e.call_id in loads else e for e in entries]
+
+
+def recorded(entries: Sequence[Entry], since: datetime, until: datetime) -> Iterator[RecordedTurn]:
     """Yield the answered turns of a conversation that were asked in this time."""
-    entries, begins = [row.entry for row in rows], 0
+    begins = 0
     for end, last in enumerate(entries, start=1):
         if not (isinstance(last, AssistantText) and last.final):
             continue

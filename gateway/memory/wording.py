@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from typing import Self
 from uuid import UUID
 
+from pydantic import TypeAdapter
+
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import Category, Kind, Memory, SearchResult
 from gateway.domain.principals import Label
@@ -278,6 +280,12 @@ def memory_row(memory: Memory) -> MemoryRow:
     same = {name: getattr(memory, name) for name in _SAME}
     trust = memory.label.name.lower()
     return MemoryRow(**same, trust=trust, who=who(memory), session=memory.session_id, message=memory.message_id)
+
+
+def memory_json(memory: Memory) -> dict[str, object]:
+    """A memory in the form of the API."""
+    shown: dict[str, object] = TypeAdapter(MemoryRow).dump_python(memory_row(memory), mode="json")
+    return shown
 
 
 _SAME = {each.name for each in fields(MemoryRow)} & {each.name for each in fields(Memory)}

@@ -185,6 +185,8 @@ class HealthParts:
     waits_for_database: Callable[[], bool]
     findings: Callable[[], Sequence[tuple[str, Finding]]]
     """Runs the checks of `supaclaw doctor`; blocks."""
+    update: Callable[[], object]
+    """Starts `supaclaw update`; raises `OwnerMustAct`."""
     logs: Path
     """The folder of the logs."""
     mask: SecretMask

@@ -274,3 +274,35 @@ def test_nothing_is_erased_that_was_not_meant(data: Path, dsn: str, supaclaw: Su
     assert "`supaclaw down` stops it" in running.err
     assert {each.code for each in (unknown, another, unsaid, everything, both, alone, running)} == {1}
     assert hits(data, dsn) == before
+
+
+def test_all_that_is_a_members_is_erased_and_nobody_elses_and_they_get_the_receipt(
+    data: Path, dsn: str, supaclaw: Supaclaw
+) -> None:
+    (data.parent / "config.json").write_text('{"channels": {"telegram": {"token": "1:x"}}}')
+    run(dsn, "update principals set identities = '{telegram:7}' where role = 'member'")
+    [eve] = run(dsn, "select id from principals where role = 'member'")
+    owners = "select count(*) as n from {} where principal_id <> $1"
+    tables = run(dsn, "select table_name as name from information_schema.columns where column_name = 'principal_id'")
+    before = {row["name"]: run(dsn, owners.format(row["name"]), eve["id"])[0]["n"] for row in tables}
+    kept = sum(hit.startswith("workspace/") for hit in in_files(data))
+
+    refused = supaclaw("pairing", "erase", "telegram:7")
+    not_theirs = supaclaw("pairing", "erase", "telegram:1", "--yes")
+    done = supaclaw("pairing", "erase", "telegram:7", "--yes")
+    again = supaclaw("pairing", "erase", "telegram:7", "--yes")
+
+    assert "add --yes to confirm" in refused.err
+    assert "telegram:1 isn't a member's account" in not_theirs.err
+    assert (done.code, again.code) == (0, 0), done.err + again.err
+    assert "5 messages in 1 conversations" in done.out
+    assert before == {name: run(dsn, owners.format(name), eve["id"])[0]["n"] for name in before}
+    for name in before.keys() - {"audit"}:
+        left = run(dsn, f"select t::text as row from {name} t where principal_id = $1 and t::text ~* $2", *eve, IN_ROWS)
+        assert left == [], name
+    assert not (data / "principals" / str(eve["id"])).exists()
+    assert sum(hit.startswith("workspace/") for hit in in_files(data)) == kept
+    assert run(dsn, "select count(*) as n from inbox where principal_id = $1", eve["id"])[0]["n"] == 2
+    receipts = run(dsn, "select text, state from outbox where principal_id = $1", eve["id"])
+    assert "What stays: your access and account" in receipts[0]["text"]
+    assert {row["state"] for row in receipts} == {"pending"}

@@ -1,12 +1,19 @@
 """A newer version in a git checkout: a real repository, with a `make setup` of its own."""
 
 import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gateway.cli.process.installation import Checkout, Version
+from gateway.app.checks import CheckContext
+from gateway.app.checks.installation import check_update
+from gateway.app.installation import Checkout, Version, start_update
+from gateway.config.environment import Environment
+from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.health import Finding, FindingLevel
 
 MAKEFILE = "setup:\n\t@mkdir -p .venv/bin && cp version .venv/bin/python\n"
 BROKEN = "setup:\n\t@echo no room >&2; exit 1\n"
@@ -71,3 +78,37 @@ def test_changes_of_ones_own_are_not_overwritten(checkout: Checkout) -> None:
     (checkout.root / "version").write_text("mine")
     with pytest.raises(OwnerMustAct, match="changes of yours"):
         checkout.newest()
+
+
+def test_doctor_tells_of_a_higher_version_if_it_may_look(upstream: Path, checkout: Checkout, tmp_path: Path) -> None:
+    def told(config: Config, find: Callable[[], Checkout] = lambda: checkout) -> list[Finding]:
+        return list(check_update(CheckContext(Environment.read({}), {}, config), find))
+
+    def kept_by_another() -> Checkout:
+        raise OwnerMustAct("`pipx upgrade supaclaw` updates it")
+
+    looks = Config.model_validate({"update": {"check": True}})
+    assert [each.text for each in told(looks)] == ["this is the newest version"]
+    release(upstream, "99.9.0")
+    assert told(Config()) == []
+    [newer] = told(looks)
+    assert (newer.level, newer.text) == (FindingLevel.WARN, "version 99.9.0 is available")
+    [elsewhere] = told(looks, kept_by_another)
+    assert (elsewhere.level, elsewhere.fix) == (FindingLevel.OK, "`pipx upgrade supaclaw` updates it")
+    upstream.rename(tmp_path / "away")
+    [unreachable] = told(looks)
+    assert unreachable.level is FindingLevel.OK
+    assert "no newer version was looked for" in unreachable.text
+    assert "upstream' does not" in unreachable.fix
+
+
+def test_an_update_begins_beside_the_gateway_but_not_under_systemd_which_would_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INVOCATION_ID", "x")
+    with pytest.raises(OwnerMustAct, match="run `supaclaw update` in a terminal"):
+        start_update(tmp_path)
+    monkeypatch.delenv("INVOCATION_ID")
+    started = start_update(tmp_path, (sys.executable, "-c", "import os, sys; print(sys.argv[1], os.getsid(0))"))
+    assert started.wait(60) == 0
+    assert (tmp_path / "update.log").read_text() == f"update {started.pid}\n"

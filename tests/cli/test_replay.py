@@ -91,3 +91,24 @@ async def test_a_provider_that_has_not_seen_them_is_asked_about_and_nothing_is_s
     async with await Database.connect(dsn) as database, database.connection() as conn:
         assert await conn.fetchval("select count(*) from messages") == 4
         assert await conn.fetchval("select count(*) from tasks") == 0
+
+
+async def test_another_skill_is_what_was_loaded_and_the_report_can_be_a_page(
+    supaclaw: Supaclaw, place: Path, day: None, dsn: str
+) -> None:
+    load = {"action": "load", "name": "greeting"}
+    async with await Database.connect(dsn) as database, database.transaction() as tx:
+        await tx.execute("update messages set tool = 'skills', text = $1 where kind = 'tool_intent'", json.dumps(load))
+    (place / "new.md").write_text("---\nname: greeting\ndescription: Greets.\n---\nSay ahoy.\n")
+    rules = Rule("Lisbon", tool_calls=(Call("skills", load),), times=1), Rule(text="Ahoy.", after_tools=True)
+    done, models = await replayed(supaclaw, place, "--yes", "--skill", "new.md", "--page", rules=rules)
+
+    assert (done.code, done.err) == (0, "")
+    assert "Say ahoy." in models.asked[-1].body["messages"][-1]["content"]
+    assert "the same calls in 1" in done.out
+    assert done.out.startswith("<!doctype html>")
+    assert "<blockquote>\n<p>Ahoy.</p>" in done.out
+    (place / "bad.md").write_text("no front matter")
+    refused, _ = await replayed(supaclaw, place, "--yes", "--skill", "bad.md", rules=())
+    assert refused.code == 1
+    assert len(refused.err.splitlines()) == 1

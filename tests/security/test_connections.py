@@ -23,7 +23,8 @@ ALLOWED = {
     "gateway/web/server.py": "listens for the page",
     "gateway/sandbox": "pairs of sockets between the gateway and the jail of commands; no address",
     "gateway/background/upkeep/health.py": "tells systemd over its socket",
-    "gateway/cli": "asks the gateway of this machine; `update` has uv or git ask where the program came from",
+    # `supaclaw update`, and with `update.check` doctor and Health, have uv or git ask where the program came from.
+    "gateway/cli": "asks the gateway of this machine",
     "integrations/openclaw": "asks the SupaClaw gateway that the operator named",
     "channels/telegram": "Telegram, or the operator's Bot API server; a file's path is appended to that address",
     "channels/slack": "Slack's own hosts, or the configured one; no redirect is followed",

@@ -242,6 +242,7 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
             healthy=lambda: True,
             waits_for_database=lambda: False,
             findings=tuple,
+            update=tuple,
             logs=Path("logs"),
             mask=path.mask,
             jobs=dict,

@@ -21,7 +21,7 @@ from gateway.store.delivery.inbox import InboxRow
 from gateway.store.people import principals
 from gateway.store.trust import grants, reviews
 from gateway.store.trust.grants import GrantBound, GrantCall, GrantRow, GrantTerms
-from gateway.store.trust.reviews import DOUBT, ReviewRow
+from gateway.store.trust.reviews import DOUBT, ERASE_MINE, EXPORT_MINE, ReviewRow
 
 MOST_AT_ONCE = 10
 NO_APPROVALS = "No approvals are waiting."
@@ -140,6 +140,8 @@ def why_asked(row: ReviewRow) -> str:
         )
     if row.tool == FORGET and row.act is ToolClass.IRREVERSIBLE:
         return "It would hide more than the memory itself; /memory restore undoes it."
+    if row.tool in (EXPORT_MINE, ERASE_MINE):
+        return "You wrote /mydata."
     if row.task_id is None:
         return "The gateway itself asks."
     if row.label is Label.OWNER and row.act is not ToolClass.IRREVERSIBLE:

@@ -14,6 +14,7 @@ from gateway.app.checks.installation import (
     check_folders,
     check_keys,
     check_packages,
+    check_update,
 )
 from gateway.app.checks.machine import check_clock, check_exec, check_jail, check_memory, check_port, check_python
 from gateway.app.checks.stored import check_secrets, check_tools
@@ -24,6 +25,7 @@ __all__ = ["CHECKS", "CheckContext", "load_context", "run_checks"]
 CHECKS: Mapping[str, Check] = {
     "python": check_python,
     "packages": check_packages,
+    "update": check_update,
     "config": check_config,
     "failpoint": check_failpoint,
     "folders": check_folders,

@@ -9,11 +9,12 @@ from importlib.metadata import distributions
 from pathlib import Path
 
 from gateway.app.checks.context import CheckContext, fail, ok, warn
+from gateway.app.installation import Checkout, Folder, find_installation
 from gateway.config.data.instance import erasure_reminder
 from gateway.config.editing.hidden import masked
 from gateway.config.failpoints import Failpoints
 from gateway.config.load import parse_json, read
-from gateway.domain.errors import ConfigError
+from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.domain.health import Finding, FindingLevel
 from gateway.logs import SecretMask
 from gateway.workspace.files.tree import Workspace
@@ -83,6 +84,19 @@ def startup_code(packages: Path) -> list[str]:
 def _has_code(path: Path) -> bool:
     """Whether the file has a line that Python runs: one that begins with `import` (docs.python.org, `site`)."""
     return any(line.startswith(("import ", "import\t")) for line in path.read_text("utf-8", "replace").splitlines())
+
+
+def check_update(context: CheckContext, find: Callable[[], Folder | Checkout] = find_installation) -> Iterator[Finding]:
+    """Look for a newer version where the program came from, if `update.check` is on; yields nothing otherwise."""
+    if not context.config.update.check:
+        return
+    try:
+        newest = find().newest()
+    except OwnerMustAct as error:
+        yield Finding(FindingLevel.OK, "no newer version was looked for", str(error))
+        return
+    fix = "`supaclaw update` tries it on a copy first, then installs it"
+    yield warn(f"version {newest.name} is available", fix) if newest else ok("this is the newest version")
 
 
 _GIB = 1024**3

@@ -4,8 +4,9 @@ Only the rows of the memory say what to erase, so they go last: until then the s
 After that only old pages of tables remain, which can be removed without knowing the words.
 """
 
+import shutil
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -16,6 +17,7 @@ from gateway.app.storage.backup import recorded_backups
 from gateway.app.storage.database import reach
 from gateway.app.storage.restore import check_restore_finished
 from gateway.background.upkeep.health import alone
+from gateway.config.channels import enabled_channels
 from gateway.config.data.files import read_regular
 from gateway.config.data.instance import (
     hold_instance,
@@ -27,15 +29,22 @@ from gateway.config.data.instance import (
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints, Step
 from gateway.config.model import Config
+from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.domain.memory.erasing import SHORTEST, Erasure, letters
-from gateway.store.connection.pool import Database
+from gateway.domain.principals import Label, Role
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses, outbox
+from gateway.store.delivery.outbox import OutboxPart
 from gateway.store.memory import erasing
 from gateway.store.memory.erasing import Origins
 from gateway.store.migrate import check_schema
 from gateway.store.people import principals
+from gateway.store.transcript import messages
 from gateway.workspace.erasing import Fate, Traces, rewrite_checkpoints
+from gateway.workspace.files.index import INDEX_FOLDER
+from gateway.workspace.locks import REPLACED
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +102,47 @@ async def erase(
         await erasing.vacuum(database)
         failpoints.reach(Step.ERASURE_VACUUMED)
         note_erasure_finished(data, memory)
+
+
+_RECEIPT = """\
+Erased: all that was yours, {messages} messages in {sessions} conversations, {memories} rows of memory, {files} files.
+What stays: your access and account, sums of costs, who approved what and when, and what you said in groups.
+Messengers and models' providers keep what they have."""
+
+
+async def erase_person(environment: Environment, config: Config, account: str, agree: Callable[[str], None]) -> str:
+    """Erase all that is a member's; returns the receipt, which they get when the gateway runs again.
+
+    `agree` receives their name, and raises to stop the erasure. The same call finishes one that broke off. Raises
+    `OwnerMustAct` while a gateway runs, and for an account that is not a member's.
+    """
+    data = environment.data
+    async with _alone(environment, config) as database:
+        async with database.connection() as conn:
+            person = await principals.find(conn, account)
+            member = None if person is None else await principals.get(conn, person)
+            if member is None or member.role is Role.OWNER:
+                raise OwnerMustAct(f"{account} isn't a member's account; the page under People shows them")
+            forks = await conn.fetch("select id from tasks where principal_id = $1", member.id)
+        agree(f"{member.name} ({account})")
+        folders = [data / name / str(member.id) for name in ("principals", INDEX_FOLDER, REPLACED)]
+        folders += [data / "forks" / str(row["id"]) for row in forks]
+        files = sum(path.is_file() for path in folders[0].rglob("*"))
+        for folder in filter(Path.exists, folders):
+            shutil.rmtree(folder)
+        rows = await database.run(lambda tx: erasing.erase_person(tx, member.id))
+        await erasing.vacuum(database)
+        held = [f"The backup of {saved} has it until that is deleted." for saved in recorded_backups(data)]
+        receipt = " ".join([_RECEIPT.format_map({**rows, "files": files}), *held])
+        await database.run(lambda tx: _hand_in(tx, member.id, receipt, enabled_channels(config.channels)))
+    return receipt
+
+
+async def _hand_in(tx: Connection, person: PrincipalId, receipt: str, channels: Collection[str]) -> None:
+    """Queue the receipt for the chat in which they wrote last."""
+    if at := await addresses.notification_address(tx, person, channels, ""):
+        row = await messages.say(tx, at.session_id, person, Notice(receipt), label=Label.OWNER, address=at.id)
+        await outbox.put(tx, person, at.id, row.id, [OutboxPart(receipt)], notice=True)
 
 
 @asynccontextmanager

@@ -12,12 +12,15 @@ from gateway.domain.conversation.diff import legible
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller, ToolClass
 from gateway.domain.conversation.transcript import AssistantText
-from gateway.domain.ids import ReviewId, SessionId
+from gateway.domain.ids import FileId, ReviewId, SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.approvals.own_calls import OWN_CALLS
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.engine import Engine
+from gateway.flow.files.workspaces import Workspaces
+from gateway.flow.journal.export import archive
+from gateway.flow.outbound.parts import record_file
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.turn.environment import AgentEnvironment, AgentEnvironments
 from gateway.flow.turn.steps import Fence
@@ -25,11 +28,13 @@ from gateway.store.connection.pool import Connection
 from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import ReviewRow, digest_of
+from gateway.store.trust.reviews import EXPORT_MINE, ReviewRow, digest_of
 from gateway.store.work import tasks, trees
+from gateway.workspace.files.paths import WorkspaceError
 
 MAX_CHARS = 2_000
 """The limit of a result in characters."""
+EXPORTED = "{}, in the file below, without files (ask me for one), reminders, secrets, and what you said in groups."
 NOT_THIS = "This is not the call that was approved; nothing was done."
 
 
@@ -48,21 +53,36 @@ class Approval:
     environments: AgentEnvironments
     questions: Questions
     proactive: ProactiveMessages
+    workspaces: Workspaces
 
     async def run(self, run: Claim) -> None:
         """Run the approved call, or report that it was not approved; raises `RunLost`."""
         review, again = await self.engine.database.run(lambda tx: _start(tx, run))
-        outcome = None
-        if review.state == "approved" and review.tool not in OWN_CALLS:
+        outcome, files = None, list[FileId]()
+        if review.state == "approved" and review.tool == EXPORT_MINE:
+            outcome = await self._exported(review, files)
+        elif review.state == "approved" and review.tool not in OWN_CALLS:
             self.engine.failpoints.reach(Step.APPROVAL_STARTED)
             outcome = await self._called(run, review, again=again)
             self.engine.failpoints.reach(Step.APPROVAL_RAN)
-        await self._finish(run, review, outcome)
+        await self._finish(run, review, outcome, files)
 
     async def give_up(self, run: Claim) -> None:
         """Tell the person that the call may have run."""
         review, _ = await self.engine.database.run(lambda tx: _start(tx, run))
         await self._finish(run, review, ToolOutcome(MAY_HAVE_RUN, Label.OWNER))
+
+    async def _exported(self, review: ReviewRow, files: list[FileId]) -> ToolOutcome:
+        """Put a member's data among their files, and the file's id into `files`; the outcome is the receipt."""
+        person, name = review.principal_id, f"my-data-{review.name}.zip"
+        packed, counted = await archive(self.engine.database, person, self.proactive.outbound.clean)
+        try:
+            written = await self.workspaces.of(person).write(name, packed, Label.UNTRUSTED, unlocked=True)
+        except WorkspaceError as error:
+            return ToolOutcome(f"It couldn't be written: {error}", Label.KNOWN)
+        row = await self.engine.database.run(lambda tx: record_file(tx, person, written, Label.UNTRUSTED))
+        files.append(row.id)
+        return ToolOutcome(EXPORTED.format(counted), Label.KNOWN)
 
     async def _called(self, run: Claim, review: ReviewRow, *, again: bool) -> ToolOutcome:
         """Make the exact calls until one fails; what began before a crash never runs again.
@@ -101,14 +121,16 @@ class Approval:
         fork = await self.engine.database.read(lambda conn: trees.fork_of(conn, task)) if task else None
         return self.environments.of(review.principal_id, fork)
 
-    async def _finish(self, run: Claim, review: ReviewRow, outcome: ToolOutcome | None) -> None:
-        said = await self.engine.database.run(lambda tx: self._store(tx, run, review, outcome))
+    async def _finish(
+        self, run: Claim, review: ReviewRow, outcome: ToolOutcome | None, files: Sequence[FileId] = ()
+    ) -> None:
+        said = await self.engine.database.run(lambda tx: self._store(tx, run, review, outcome, files))
         if said is not None:
             self.proactive.committed(said)
         self.engine.signals.schedules.set()
 
     async def _store(
-        self, tx: Connection, run: Claim, review: ReviewRow, outcome: ToolOutcome | None
+        self, tx: Connection, run: Claim, review: ReviewRow, outcome: ToolOutcome | None, files: Sequence[FileId]
     ) -> MessageRow | None:
         """End the task. The chat of the question and the session that asked both get the result.
 
@@ -124,7 +146,7 @@ class Approval:
             await sessions.taint(tx, asking, label)
             await messages.say(tx, asking, review.principal_id, text, label=label)
         if at is not None:
-            said = await self.proactive.say(tx, at, at.principal_id, text, label=label, origin="gateway")
+            said = await self.proactive.say(tx, at, at.principal_id, text, label=label, origin="gateway", files=files)
         await tasks.finish(tx, run, Status.COMPLETED, said=said.id if said else None)
         return said
 
@@ -166,4 +188,5 @@ async def _open_session(tx: Connection, review: ReviewRow, known: SessionId | No
 
 def runner(parts: JobParts) -> Approval:
     """The runner of `approval` tasks."""
-    return Approval(parts.engine, parts.agents.environments, parts.agents.questions, parts.delivery.proactive)
+    agents, proactive = parts.agents, parts.delivery.proactive
+    return Approval(parts.engine, agents.environments, agents.questions, proactive, parts.files.workspaces)

@@ -13,8 +13,8 @@ from typing import Annotated
 
 import typer
 
+from gateway.app.installation import program_of
 from gateway.cli.connections.local_gateway import ask_gateway
-from gateway.cli.process.installation import program_of
 from gateway.cli.process.update import rehearse
 from gateway.cli.terminal.console import Style, echo, show_progress
 from gateway.cli.terminal.output import AsJson, flag, option, print_json, print_result

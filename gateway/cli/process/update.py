@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from gateway.app.installation import Checkout, Folder, Program, Version, find_installation, program_of, run
 from gateway.app.storage.database import reach
 from gateway.cli.connections.local_gateway import START_SECONDS, LocalGateway, gateway_address
-from gateway.cli.process.installation import Checkout, Folder, Program, Version, find_installation, program_of, run
 from gateway.cli.process.service import active_service
 from gateway.cli.terminal.console import echo, show_after_a_second
 from gateway.cli.terminal.output import flag

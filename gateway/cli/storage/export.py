@@ -4,10 +4,9 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated, Literal, TypeAlias
@@ -19,23 +18,15 @@ from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import argument, option
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import PrincipalId
 from gateway.domain.memory.memories import ALL_MEMORIES
 from gateway.flow.journal import export as exporting
 from gateway.store.connection.pool import Database
-from gateway.store.files import attachments
-from gateway.store.transcript import conversations, messages
-from gateway.store.transcript.conversations import Conversation
-from gateway.store.transcript.messages import MessageRow
 from gateway.workspace.files import copies
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.skills.folder import FOLDER
 
 PERSONA = ("AGENTS", "SOUL", "TOOLS", "USER", "HEARTBEAT")
-PAGE = 100
-MAX_NAME_BYTES = 180
-"""The day and title in a transcript's file name; with the id, file systems take 255."""
 
 Clean = Callable[[str], str]
 
@@ -103,8 +94,12 @@ async def _export(database: Database, folder: Path, to: Program | None) -> str:
     await asyncio.to_thread(into.write, "memories.jsonl", "".join(f"{line}\n" for line in lines))
     for name, content in _layout(to, lines, folder).items() if to else ():
         await asyncio.to_thread(into.write, name, content)
-    written = [await _write_transcript(into, of, rows) async for of, rows in _transcripts(database, owner)]
-    return f"{persona} persona files, {skills} files of skills, {len(lines)} memories, {len(written)} transcripts"
+    transcripts = 0
+    async for of, rows in exporting.transcripts(database, owner):
+        transcripts += 1
+        for name, content in exporting.transcript_files(of, rows, into.clean):
+            await asyncio.to_thread(into.write, name, content)
+    return f"{persona} persona files, {skills} files of skills, {len(lines)} memories, {transcripts} transcripts"
 
 
 def _layout(to: Program, lines: list[str], folder: Path) -> dict[str, str]:
@@ -160,32 +155,3 @@ async def _copy(into: Export, workspace: Workspace, places: tuple[str, ...], nam
             await asyncio.to_thread(into.write, name, content)
             return True
     return False
-
-
-async def _transcripts(database: Database, owner: PrincipalId) -> AsyncIterator[tuple[Conversation, list[MessageRow]]]:
-    """Yield the owner's chats and automated runs, one in memory at a time.
-
-    A conversation that goes on meanwhile moves to the front, so that others are listed twice and none is missed.
-    """
-    listed: dict[str, Conversation] = {}
-    for unattended in (False, True):
-        offset = 0
-        while page := await database.read(
-            partial(conversations.listed, principal=owner, limit=PAGE, offset=offset, unattended=unattended)
-        ):
-            listed |= {str(of.id): of for of in page}
-            offset += PAGE
-    for of in listed.values():
-        async with database.connection() as conn:
-            rows = await attachments.with_attachments(conn, await messages.told_until(conn, of.id))
-        yield of, rows
-
-
-async def _write_transcript(into: Export, of: Conversation, rows: list[MessageRow]) -> str:
-    """Write a transcript as Markdown and as JSON lines; returns the name of both without the suffix."""
-    titled = replace(of, title=into.clean(of.title))
-    words = exporting.file_name(titled, "markdown").removesuffix(".md").encode()[:MAX_NAME_BYTES]
-    name = f"transcripts/{words.decode(errors='ignore')}-{of.id}"
-    await asyncio.to_thread(into.write, f"{name}.md", exporting.export(titled, rows, "markdown"))
-    await asyncio.to_thread(into.write, f"{name}.jsonl", exporting.lines(titled, rows))
-    return name

@@ -7,10 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic_core import to_jsonable_python
-
 from gateway.agent.memory.remember import MemoryRefused, Remembering
-from gateway.cli.storage.search import CATEGORIES, MinImportance, memory_json, split_list, whereabouts, with_memories
+from gateway.cli.storage.search import CATEGORIES, MinImportance, split_list, whereabouts, with_memories
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import (
     AsJson,
@@ -29,12 +27,13 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory.memories import Category, Kind, Memory, MemoryFilter
+from gateway.domain.memory.memories import Category, Memory, MemoryFilter
 from gateway.domain.principals import Label, Role
-from gateway.domain.text.texts import json_text, one_line
+from gateway.domain.text.texts import one_line
+from gateway.flow.journal.export import LISTED_KINDS, memory_lines, provenance, times
 from gateway.importers.passport import seal_of, sealed
 from gateway.logs import SecretMask, logging_to
-from gateway.memory.wording import kind, memory_with_importance, who
+from gateway.memory.wording import kind, memory_json, memory_with_importance, who
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
 from gateway.store.transcript import imports
@@ -45,10 +44,8 @@ if TYPE_CHECKING:
 
 
 COLUMNS = ("id", "category", "text", "importance", "tags", "pinned", "learned_at")
-PAGE = 1_000
 LONGEST_LISTED, LONGEST_SOURCE = 200, 300
 NONE = 'No memories yet; `supaclaw remember "…"` adds one, and so does your agent.'
-LISTED_KINDS = (Kind.MEMORY, Kind.SUMMARY)
 
 Id = Annotated[int, argument("The memory's number in the list.", "ID")]
 
@@ -88,7 +85,7 @@ def show(id: Id, as_json: AsJson = False) -> None:
 
     memory, learned, whence = with_memories(read)
     if as_json:
-        print_json({**memory_json(memory), **_times(memory), "learned_from": _provenance(learned, whence)})
+        print_json({**memory_json(memory), **times(memory), "learned_from": provenance(learned, whence)})
     else:
         _print(memory, learned, whence)
 
@@ -153,19 +150,9 @@ def export() -> None:
 
 
 async def exported_lines(own: Remembering) -> list[str]:
-    """All memories, including replaced ones, the oldest first, each as a sealed line of JSON with its sources."""
+    """All memories as `memory_lines`, each with the seal of this gateway."""
     seal = seal_of(Environment.read(os.environ).data, own.principal)
-    which = MemoryFilter(kinds=LISTED_KINDS, at_most=Label.UNTRUSTED, superseded=True)
-    rows: list[Memory] = []
-    while page := await memories.listed(own.tx, own.principal, which, PAGE, len(rows)):
-        rows += page
-    return [sealed(await _exported(own, row), seal) for row in reversed(rows)]
-
-
-async def _exported(own: Remembering, row: Memory) -> str:
-    learned = await memories.sources(own.tx, own.principal, row.id)
-    whence = await imports.whence(own.tx, own.principal, row.id)
-    return own.clean(json_text({**memory_json(row), **_times(row), "learned_from": _provenance(learned, whence)}))
+    return [sealed(line, seal) for line in await memory_lines(own)]
 
 
 def _memory_facts(memory: Memory) -> Mapping[str, object]:
@@ -179,28 +166,6 @@ def _memory_facts(memory: Memory) -> Mapping[str, object]:
         "learned_at": memory.created_at,
         "replaced_by": memory.superseded_by,
     }
-
-
-def _times(memory: Memory) -> dict[str, object]:
-    names = ("created_at", "event_at", "valid_to", "superseded_at", "forgotten_at")
-    times: dict[str, object] = to_jsonable_python({name: getattr(memory, name) for name in names})
-    return times
-
-
-def _provenance(learned: Sequence[MemorySource], whence: ImportOrigin | None) -> dict[str, object]:
-    messages = [
-        {
-            "message": source.message_id,
-            "session": str(source.session_id),
-            "who": source.kind,
-            "trust": source.label.name.lower(),
-            "at": source.sent_at.isoformat(),
-            "text": source.text,
-        }
-        for source in learned
-    ]
-    imported = whence and {"source": whence.source, "place": whence.place, "at": whence.imported_at.isoformat()}
-    return {"messages": messages, "import": imported}
 
 
 def _print(memory: Memory, learned: Sequence[MemorySource], whence: ImportOrigin | None) -> None:
@@ -217,7 +182,7 @@ def _print(memory: Memory, learned: Sequence[MemorySource], whence: ImportOrigin
         "where": whereabouts(memory),
         "said": f"{memory.seen_count} times" if memory.seen_count > 1 else "",
         "replaced by": memory.superseded_by,
-        **_times(memory),
+        **times(memory),
         "imported": whence and f"from {whence.place} ({whence.source}), {whence.imported_at:%Y-%m-%d}",
     }
     for name, value in facts.items():

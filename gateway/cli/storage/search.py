@@ -6,8 +6,6 @@ from contextlib import asynccontextmanager
 from typing import Annotated, TypeVar
 from uuid import UUID
 
-from pydantic import TypeAdapter
-
 from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.agent.memory.search import MemorySearch
 from gateway.cli.connections.database import leak_guard, owners_moment, owners_zone, require_owner, with_database
@@ -35,7 +33,7 @@ from gateway.domain.memory.memories import (
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import stamp
-from gateway.memory.wording import MemoryRow, kind, memory_row, outdated, who
+from gateway.memory.wording import kind, memory_json, outdated, who
 from gateway.store.connection.pool import Connection, Database
 
 OWNER_ORIGIN = "user"
@@ -175,12 +173,6 @@ def search(
         print_json(_found_json(found))
     else:
         _print_hits(found)
-
-
-def memory_json(memory: Memory) -> dict[str, object]:
-    """A memory in the form of the API."""
-    shown: dict[str, object] = TypeAdapter(MemoryRow).dump_python(memory_row(memory), mode="json")
-    return shown
 
 
 def whereabouts(memory: Memory) -> str:

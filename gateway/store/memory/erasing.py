@@ -9,13 +9,15 @@ from typing import Any
 
 from asyncpg.exceptions import InsufficientPrivilegeError
 
-from gateway.domain.ids import EntryId, MemoryId, MessageId, PrincipalId
+from gateway.domain.ids import EntryId, MemoryId, MessageId, PrincipalId, SessionId
 from gateway.domain.memory.erasing import ERASED, Erasure
+from gateway.domain.principals import Label
 from gateway.domain.text.texts import key_digest
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.connection.rows import row_count
 from gateway.store.dump import LONGEST, prepare_dump
 from gateway.store.memory import indexing
+from gateway.store.transcript import sessions
 
 CONTENT: Mapping[str, tuple[str, ...]] = {
     "messages": ("text", "sender"),
@@ -84,6 +86,19 @@ with recursive chain as (
 _SOURCES = """
 select id, entry_id, text from messages where principal_id = $1 and id in (
   select message_id from memory_sources where memory_id = any($2) union select unnest($3::bigint[]))"""
+
+
+_KEPT = ["addresses", "audit", "inbox", "pairings", "synced_files", "usage"]
+"""Accounts, decisions, sums of costs, and the objects that the next synchronisation deletes."""
+_PERSONAL = """
+select c.relname::text as name from pg_attribute a join pg_class c on c.oid = a.attrelid
+where c.relnamespace = 'supaclaw'::regnamespace and c.relkind = 'r' and a.attname = 'principal_id'
+  and c.relname <> all($1) order by 1"""
+_GONE = "gone_{table} as (delete from {table} where principal_id = $1 {besides} returning 1)"
+_COUNT = "select '{table}' as name, count(*) as rows from gone_{table}"
+_BUT_NEW = {"sessions": "and id <> all($2::uuid[])"}
+_UNSAID = """update inbox set text = '', client = null, message_id = null, journal_id = null,
+               handled_at = coalesce(handled_at, now()) where principal_id = $1"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +182,26 @@ async def relabel(tx: Connection, principal: PrincipalId, path: str, before: str
 async def forget_content(tx: Connection, principal: PrincipalId, before: str) -> None:
     """Forget the label of an erased content: its hash would confirm a guess."""
     await tx.execute("delete from contents where principal_id = $1 and sha256 = $2", principal, before)
+
+
+async def erase_person(tx: Connection, person: PrincipalId) -> Counter[str]:
+    """Delete all rows of a person but those that `_KEPT` names; returns how many of each table.
+
+    Their chats begin anew. An inbox row stays without its text, for its key tells a repetition.
+    """
+    await prepare_dump(tx)
+    new = list[SessionId]()
+    for row in await tx.fetch("select distinct session_id from addresses where principal_id = $1", person):
+        new.append(await sessions.start(tx, person, Label.KNOWN))
+        await tx.execute("update addresses set session_id = $2 where session_id = $1", row["session_id"], new[-1])
+    await tx.execute(_UNSAID, person)
+    tables = [row["name"] for row in await tx.fetch(_PERSONAL, _KEPT)]
+    # One statement, so that the order of references doesn't matter.
+    gone = ", ".join(_GONE.format(table=table, besides=_BUT_NEW.get(table, "")) for table in tables)
+    counts = " union all ".join(_COUNT.format(table=table) for table in tables)
+    found = await tx.fetch(f"with {gone} {counts}", person, new)
+    await tx.execute("delete from memory_gone where principal_id = $1", person)
+    return Counter({row["name"]: row["rows"] for row in found})
 
 
 async def vacuum(database: Database) -> None:

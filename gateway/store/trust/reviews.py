@@ -30,6 +30,10 @@ BUDGET = "task_budget"
 """The question of a tree whose budget is used up."""
 DOUBT = "call_in_doubt"
 """The question of a task whose call may have run before a crash."""
+EXPORT_MINE, ERASE_MINE = "export_my_data", "erase_my_data"
+"""The calls that a member asks for with /mydata."""
+ERASE_MEMBER = "erase_member"
+"""The question to the owner that follows from the latter."""
 _NUMBER = re.compile(r"[Aa]?(\d{1,18})", re.ASCII)
 
 State = Literal["open", "approved", "done", "denied", "expired", "closed"]

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi.responses import Response
 
-from gateway.web.auth.access import VISITOR, Caller, signed_in
+from gateway.web.auth.access import OWNER, VISITOR, Caller, signed_in
 from gateway.web.live.sse import EventStream, Frame, Patch, encoded_patches
 from gateway.web.pages import Screen
 from gateway.web.screens.jobs import job_pieces
@@ -22,6 +22,12 @@ screen = Screen("/checks", "Health", "activity", 57)
 async def page(request: Request, site: AtSite) -> Response:
     """The screen; the findings come with the events."""
     return site.screen(request, screen, "board.html", pieces=[site.pages.piece("health.html", findings=None)])
+
+
+@screen.post("/checks/update", status_code=204, dependencies=OWNER)
+async def update(site: AtSite) -> None:
+    """Install the newer version; the program that does it stops this gateway."""
+    await asyncio.to_thread(site.health.update)
 
 
 @screen.get("/checks/events")

@@ -15,8 +15,11 @@ from gateway.domain.text.texts import one_line
 Program = tuple[str, ...]
 """A command line that a subcommand of supaclaw follows."""
 
+_IMPATIENT = ("-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=30")
+"""Git waits forever for a server; uv has a limit by itself."""
 _LOCKED = "lib/python3.*/site-packages/gateway/requirements.txt"
 _REQUIREMENT = re.compile(r"^supaclaw==(\S+)")
+_PREFIX = re.compile("^(error|fatal): ")
 _TAG = re.compile(r"v\d+\.\d+\.\d+")
 _OTHERS = {
     "uv-receipt.toml": "`uv tool upgrade supaclaw` updates it",
@@ -34,7 +37,7 @@ class Version:
 
 def find_installation() -> "Folder | Checkout":
     """The place of this program; raises `OwnerMustAct` with what to do if another program keeps it."""
-    source, prefix = Path(__file__).parents[3], Path(sys.prefix)
+    source, prefix = Path(__file__).parents[2], Path(sys.prefix)
     if (source / ".git").exists():
         return Checkout(source)
     if (prefix.parent / "uv").is_file() and prefix.name == installed_version("supaclaw"):
@@ -47,6 +50,16 @@ def find_installation() -> "Folder | Checkout":
     raise OwnerMustAct("this was installed by pip; `pip install --upgrade supaclaw` updates it")
 
 
+def start_update(data: Path, program: "Program | None" = None) -> subprocess.Popen[bytes]:
+    """Start `supaclaw update`, which stops this gateway; raises `OwnerMustAct` where that can't replace the program."""
+    find_installation()
+    if "INVOCATION_ID" in os.environ:
+        raise OwnerMustAct("systemd would end the update with the gateway; run `supaclaw update` in a terminal")
+    with open(os.open(data / "update.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as log:
+        command, end = (*(program or program_of()), "update"), subprocess.STDOUT
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=end, start_new_session=True)
+
+
 def run(*command: str | Path, standard_input: str = "", environ: dict[str, str] | None = None) -> str:
     """The output of a command; raises `OwnerMustAct` with its last words if it fails."""
     try:
@@ -56,9 +69,9 @@ def run(*command: str | Path, standard_input: str = "", environ: dict[str, str] 
     if done.returncode != 0:
         said = f"{done.stdout}\n{done.stderr}".splitlines()
         lines = [line.strip().removeprefix("supaclaw: ") for line in said if line.strip()]
-        causes = [line for line in lines if line.startswith(("error:", "Caused by:"))] or lines[-1:]
-        why = ": ".join(dict.fromkeys((*causes[:1], *causes[-1:]))).removeprefix("error: ")
-        raise OwnerMustAct(one_line(why or "it said nothing", 300))
+        causes = [line for line in lines if line.startswith(("error:", "fatal:", "Caused by:"))] or lines[-1:]
+        told = ": ".join(_PREFIX.sub("", each) for each in dict.fromkeys((*causes[:1], *causes[-1:])))
+        raise OwnerMustAct(one_line(told or "it said nothing", 300))
     return done.stdout
 
 
@@ -133,7 +146,7 @@ class Checkout:
         """The highest tag of the repository that it was cloned from."""
         if self._git("status", "--porcelain", "--untracked-files=no"):
             raise OwnerMustAct(f"{self.root} has changes of yours; commit or undo them first (`git status`)")
-        self._git("fetch", "--quiet", "--tags", "origin")
+        self._git(*_IMPATIENT, "fetch", "--quiet", "--tags", "origin")
         tags = sorted(filter(_TAG.fullmatch, self._git("tag", "--list").splitlines()), key=_numbers)
         current = _numbers(installed_version("supaclaw"))
         return Version(tags[-1].removeprefix("v"), tags[-1]) if tags and _numbers(tags[-1]) > current else None
