@@ -38,12 +38,12 @@ delete from outbox where id in (
                     and r.delivered_at is null and r.error is null)
   order by id limit $2)
 """
-"""What was sent or given up; rows of a run whose delivery is not decided yet are read once more."""
+"""Messages that were sent or given up; rows of a run whose delivery is not decided yet are read once more."""
 BUTTONS = """
 update inbox set text = '' where id in (
   select id from inbox where kind = 'button' and text <> '' and handled_at < $1 order by id limit $2)
 """
-"""What buttons said. The row stays: its key keeps an old journal from being stored once more."""
+"""The words of buttons. The row stays: its key keeps an old journal from being stored once more."""
 THOUGHTS = "delete from thoughts where message_id in (select message_id from thoughts where created_at < $1 limit $2)"
 """The thinking of models, which no prompt, memory or journal has."""
 
