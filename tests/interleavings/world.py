@@ -118,6 +118,7 @@ class World:
         self.invariants = Invariants(self.monitor)
         self.seed = Random(0)
         self.paths.clear()  # what a process remembers would make a schedule depend on those before it
+        await self.monitor.execute("update sessions set ended_by_person = false")  # the next chat would begin with it
         paths = {name: await self.path(name) for name in NAMES}
         await self.invariants.begin()
         scheduler = Scheduler(draws, self.monitor, self.invariants.check, faults, self.invariants.deadlocks)
