@@ -15,11 +15,14 @@ from gateway.domain.conversation.inbound import Address, Inbound
 from gateway.domain.conversation.transcript import AssistantText, Entry, UserText
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.principals import Label
+from gateway.domain.work.tasks import Lane
 from gateway.store.delivery import addresses
 from gateway.store.memory import indexing
 from gateway.store.people import tokens
 from gateway.store.transcript import messages, sessions
+from gateway.store.work import tasks
 from gateway.web.auth.access import owner_as_sender
+from gateway.web.live.conversations import Conversations
 from gateway.web.pages import STATIC
 from gateway.web.screens.chat import ADDRESS
 from tests.web.conftest import BEARER, Web
@@ -377,6 +380,16 @@ async def test_a_deleted_chat_is_in_no_list_and_no_search(web: Web):
         assert "heron" not in repr(web.model.prompts[-1].messages)
     assert await web.path.rows("select from memories where kind = 'turn' and forgotten_at is null") == []
     assert len(await web.path.rows("select from messages where session_id = $1", gone)) == 2
+
+
+async def test_the_result_of_a_task_knows_its_name(web: Web):
+    session, owner = await talk(web, "Compare the offers"), web.backend.owner.id
+    async with web.path.database.transaction() as tx:
+        task = await tasks.create(tx, owner, "agent", Lane.AGENTS, payload={"name": "Compare the offers, all three"})
+        entry = AssistantText("B is best.", final=False)
+        await messages.say(tx, session, owner, entry, label=Label.OWNER, origin="task", task=task)
+    shown = await Conversations(web.path.database, web.path.live).snapshot(session)
+    assert [row.command for row in shown.rows] == ["", "Compare the offers, all three"]
 
 
 async def test_the_addresses_from_before_lead_there(web: Web):
