@@ -62,7 +62,7 @@ def step_words(row: StepRow) -> str:
 
 
 def contents(rows: Sequence[MessageRow], thought: Thought | None) -> list[Content]:
-    """What a model thought and said, or the arguments of a call and its result."""
+    """The thought and words of a model, or the arguments of a call and its result."""
     thinking = [Content("Thinking", legible(clipped(thought.text)), None)] if thought and thought.text else []
     return thinking + [Content(TITLES.get(row.kind, "Text"), _shown(row.text), row.label) for row in rows if row.text]
 

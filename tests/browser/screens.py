@@ -181,7 +181,7 @@ async def compare(page: Page) -> None:
 
 
 async def try_agent(page: Page) -> None:
-    await page.locator("#agent-researcher summary").click()
+    await page.locator("#agent-researcher summary").first.click()
     await page.get_by_label("A task to test it with").fill("When was the first bicycle with pedals built?")
     await page.locator("#agent-researcher").get_by_role("button", name="Test").click()
     await expect(page.get_by_label("What came of the test")).to_be_visible()
@@ -190,7 +190,6 @@ async def try_agent(page: Page) -> None:
 async def show_timeline(page: Page) -> None:
     await page.get_by_role("link", name=OFFERS).click()
     await page.get_by_text("Timeline").click()
-    await page.get_by_text("Result").first.click()
     await page.get_by_text("Trace").first.click()
     await expect(page.locator(".trace li").first).to_be_visible()
 
@@ -199,7 +198,9 @@ async def new_schedule(page: Page) -> None:
     await page.get_by_text("New schedule").first.click()
     await page.get_by_label("Name").fill("choir")
     await page.get_by_label("What the agent should do").fill("Remind me to take the scores along.")
-    await page.get_by_label("Repeat (cron)").fill("30 17 * * tue")
+    await page.get_by_role("combobox", name="Repeat").select_option("Every week")
+    await page.get_by_label("Day of the week").select_option("Tuesday")
+    await page.get_by_label("Time", exact=True).fill("17:30")
     await expect(page.locator(".preview li")).to_have_count(5)
 
 

@@ -94,7 +94,7 @@ _ADDRESSES = frozenset(
 
 
 def _decides(key: KeyPath, new: Mapping[str, JsonValue]) -> str:
-    """What a changed key decides that needs an extra confirmation; empty for others, and for an address removed."""
+    """The decision behind a changed key that needs an extra confirmation; empty for others and removed addresses."""
     match key:
         case ("budgets", *_) | ("heartbeat", "day_usd") | ("heartbeat",):
             return _SPENDS

@@ -105,7 +105,7 @@ _DAYS = {
 
 
 def _choices(cron: str) -> Mapping[str, str]:
-    """What to choose in the form for these cron fields; nothing if only the fields can say it."""
+    """The choices in the form that make these cron fields; none if only the fields can say it."""
     minute, hour, days = cron.split(" ", 2)
     every = {name: found for name, each in _DAYS.items() if (found := each.fullmatch(re.sub(r"L(\d)", r"\1#L", days)))}
     if not every or not (minute.isdecimal() and hour.isdecimal()):

@@ -190,7 +190,7 @@ async def trace(
 
 @screen.get(f"{HERE}/steps/{{step}}", dependencies=OWNER)
 async def step(site: AtSite, step: RowId) -> HTMLResponse:
-    """What a step refers to: arguments and result of a call, what a model thought and said, each with its trust."""
+    """The texts of a step: arguments and result of a call, thought and words of a model, each with its trust."""
     async with site.database.connection() as conn:
         rows, owner = await steps.contents(conn, site.owner.id, step), site.owner.id
         thought = await conversations.thought(conn, owner, rows[0].id) if rows else None
