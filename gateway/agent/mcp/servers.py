@@ -115,18 +115,19 @@ class LocalServers:
         try:
             await self.workshop.require_privacy()
             tier = await self.workshop.tier()
+            with ExitStack() as temporary:
+                folder = self.workshop.folder(temporary)
+                words, scratch = (server.command, *server.args), folder if tier is Tier.LANDLOCK else ""
+                jail = folder, tier, self.workshop.landlock
+                command = Command(
+                    words, *jail, environment=variables, reads=reads, scratch=scratch, limits=LOCAL_LIMITS
+                )
+                may_reach = server.hosts, self.rules
+                running = await start(self.workshop, command, *may_reach, typed=True, apart=True, anywhere=True)
+                running.closing.append(temporary.pop_all().close)
+                return running
         except NoJail as error:
             raise NetError("no_jail", f"Servers can't be confined here, so it isn't started: {error}.") from error
-        with ExitStack() as temporary:
-            folder = self.workshop.folder(temporary)
-            words, scratch = (server.command, *server.args), folder if tier is Tier.LANDLOCK else ""
-            jail = folder, tier, self.workshop.landlock
-            command = Command(words, *jail, environment=variables, reads=reads, scratch=scratch, limits=LOCAL_LIMITS)
-            running = await start(
-                self.workshop, command, server.hosts, self.rules, typed=True, apart=True, anywhere=True
-            )
-            running.closing.append(temporary.pop_all().close)
-        return running
 
 
 ServerState = Literal["connected", "waiting", "failed", "sign_in", "off"]
