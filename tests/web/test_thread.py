@@ -212,6 +212,7 @@ async def test_an_answer_tells_quietly_what_wrote_it_and_what_it_took(thread: Th
     assert "gpt-5 · 1,234 tokens · $0.0042" in html
     assert f'<time datetime="{NOW.isoformat()}">' in html
     assert 'data-copy-text="/chat/messages/1/text"' in html
+    assert re.findall(r'href="(/turns/\d+)">Trace', html) == ["/turns/1"]
     assert quiet(row(1, "assistant", "hi", models=("a", "b"), usage=Usage(1, 1, 0, 0.0))) == "a · b · 2 tokens"
     assert quiet(row(1, "assistant", "hi", models=("a",), usage=Usage(1, 1, 0, 0.5))) == "a · 2 tokens · $0.50"
 
