@@ -76,7 +76,7 @@ def build_turns(
         toolkit=toolkit,
         locks=locks,
         questions=questions,
-        clean=core.guard.at("tools"),
+        clean=core.cleaner("tools"),
         leaks=core.mask.leaks,
         owner_zone=lambda: current.config.owner.timezone,
     )

@@ -11,11 +11,11 @@ from gateway.app.parts.turns import Turns
 from gateway.app.parts.way_out import WayOut
 from gateway.app.parts.work import Work
 from gateway.app.storage.backup import ScheduledBackup
-from gateway.background.budgets import EmbeddingApproval
+from gateway.background.budgets import may_embed
 from gateway.background.upkeep.event_loop import LagMonitor
 from gateway.background.upkeep.health import Health, notify_systemd
 from gateway.background.upkeep.heartbeat import Heartbeat
-from gateway.background.upkeep.housekeeping import Retention, SecretReload, prune_logs, report_restarts
+from gateway.background.upkeep.housekeeping import Retention, prune_logs, reload_secrets, report_restarts
 from gateway.background.upkeep.memory_index import FilePassages, Indexing
 from gateway.background.upkeep.ram import MemoryCeiling, ceiling
 from gateway.background.upkeep.schedules import CONSOLIDATION_INTERVAL, Scheduler, queue_consolidations
@@ -121,9 +121,9 @@ def _heartbeat(core: Core, records: Records, way_out: WayOut, turns: Turns, work
 
 
 def _indexing(core: Core, records: Records, workplace: Workplace) -> Indexing:
-    passages = FilePassages(core, records.workspaces.of, core.guard.at("files"))
+    passages = FilePassages(core, records.workspaces.of, core.cleaner("files"))
     files = only_if(lambda: workplace.here, passages.look)
-    return Indexing(core, records.embedders.embedder, files, EmbeddingApproval(core).allowed)
+    return Indexing(core, records.embedders.embedder, files, partial(may_embed, core))
 
 
 def _periodic(core: Core, way_out: WayOut, work: Work, health: Health, ram: MemoryCeiling) -> Sequence[Periodic]:
@@ -155,7 +155,7 @@ def _looks(
     clearing = Retention(database, tree_files, lambda: current.config.retention, clock)
     logs = partial(prune_logs, core.environment.state / "logs", lambda: current.config.logs.keep, clock)
     tell_owner, keeps_files = way_out.notices.tell_owner, workplace.kind == "gateway"
-    owner, clean = core.people.owner.id, core.guard.at("hooks")
+    owner, clean = core.people.owner.id, core.cleaner("hooks")
     hooks = Hooks(database, owner, lambda: current.config.hooks, core.net_rules, records.budgets.used_up, clean, clock)
     told = only_if(lambda: workplace.here, hooks.look)
     # A worker beside a gateway leaves the files to the gateway.
@@ -163,7 +163,7 @@ def _looks(
         SCHEDULES: Scheduler(core).look,
         "heartbeat": only_if(lambda: workplace.here, heartbeat.look),
         "approvals": turns.questions.look,
-        SECRETS: SecretReload(core.secrets, clock).look,
+        SECRETS: partial(reload_secrets, core.secrets, clock),
         EMBED: indexing.look,
         FILES: only_if(lambda: keeps_files or not workplace.here, turns.file_sync.look),
         "backup": ScheduledBackup(core.environment, lambda: current.config, database, tell_owner, clock).look,

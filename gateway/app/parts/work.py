@@ -1,6 +1,7 @@
 """Work: the worker and its jobs, the files that machines share, and task trees."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from gateway.agent.work.task_trees import Trees
 from gateway.app.parts.core import Core, Records
@@ -10,7 +11,7 @@ from gateway.background import jobs
 from gateway.background.budgets import BackgroundModel
 from gateway.background.jobs import JobParts, Models
 from gateway.background.upkeep.heartbeat import HeartbeatHalt
-from gateway.background.worker import TaskPlacement, Worker, Workplace
+from gateway.background.worker import Worker, Workplace, can_run
 from gateway.domain.work.tasks import Lane
 from gateway.flow.trees.control import TraceFollowers, TreeControl
 from gateway.store.work import schedule_runs
@@ -49,7 +50,7 @@ def build_work(core: Core, records: Records, way_out: WayOut, turns: Turns, *, w
             works=records.rehearsal.succeeds,
             ended=tidy,
             abandoned=schedule_runs.mark_failed,
-            able=TaskPlacement(workplace, file_sync).able,
+            able=partial(can_run, workplace, file_sync),
         ),
         parts=parts,
         workplace=workplace,
