@@ -57,7 +57,7 @@ class Gateway:
         Raises `TryAgainLater`.
         """
         specs = await self.admission.apply(self.parts.core.current.config)
-        await self.parts.work.workplace.look()
+        await self.parts.core.workplace.look()
         await self._resume()
         return specs
 

@@ -32,6 +32,7 @@ class Core(Engine):
     """The current config.json; ask at each use."""
     secrets: LiveSecrets
     mask: SecretMask
+    workplace: Workplace
 
     def cleaner(self, where: str) -> Clean:
         """The guard that keeps live secrets out of the texts of one place, which the log names."""
@@ -59,11 +60,11 @@ class Records(FileParts):
         await self.cpu.close()
 
 
-def build_records(core: Core, *, workplace: Workplace, cpu: Cpu) -> Records:
+def build_records(core: Core, *, cpu: Cpu) -> Records:
     """Build the records; starts nothing."""
     environment, clock = core.environment, core.clock
     journal = Journal(core.database, core.people, environment.workspace, environment.data, clock)
-    if workplace.kind == "gateway":  # two processes that write one journal file would corrupt it
+    if core.workplace.kind == "gateway":  # two processes that write one journal file would corrupt it
         core.live.listen(journal.changed)
     writer = InboundWriter(core, journal)
     workspaces = Workspaces(
