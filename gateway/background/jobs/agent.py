@@ -54,7 +54,7 @@ class AgentRun:
         result = await self.agents.runner.answer(turn)
         await self.agents.file_sync.after_turn(run.principal_id)
         self.engine.failpoints.reach(Step.ANSWER_READY)
-        await self._finish(run, assignment, opened, result)
+        await self._finish(assignment, opened, result)
 
     async def give_up(self, run: Claim) -> None:
         """Report used-up attempts like any other failure."""
@@ -62,7 +62,7 @@ class AgentRun:
         if opened is not None:
             text = f"{run.max_attempts} attempts failed; the log says why"
             result = TurnResult(Notice(text), status=Status.FAILED, error=OUT_OF_ATTEMPTS)
-            await self._finish(run, assignment, opened, result)
+            await self._finish(assignment, opened, result)
 
     async def _node(self, run: Claim, assignment: Assignment, opened: OpenedTurn) -> None:
         """Run a node once; it may go back to waiting."""
@@ -74,11 +74,11 @@ class AgentRun:
         if (ended := await node.ended(opened)) is not None:
             opened, result = ended
             self.engine.failpoints.reach(Step.ANSWER_READY)
-            await self._finish(run, assignment, opened, result)
+            await self._finish(assignment, opened, result)
 
-    async def _finish(self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult) -> None:
+    async def _finish(self, assignment: Assignment, opened: OpenedTurn, result: TurnResult) -> None:
         origin = self.origins[assignment.origin]
-        origin.after(await self.finisher.finish(run, assignment, opened, result, origin))
+        origin.after(await self.finisher.finish(assignment, opened, result, origin))
 
     async def _open(self, tx: Connection, run: Claim) -> tuple[Assignment, OpenedTurn | None]:
         """Open the turn; None if it is no longer wanted or has to wait for others."""

@@ -188,10 +188,10 @@ class UnattendedFinisher:
     finisher: RunFinisher
 
     async def finish(
-        self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult, origin: Origin
+        self, assignment: Assignment, opened: OpenedTurn, result: TurnResult, origin: Origin
     ) -> MessageRow | None:
         """Store the end. Returns the message to the person; raises `RunLost`, with nothing stored."""
-        role = opened.principal.role
+        run, role = opened.run, opened.principal.role
         reason, own = _reason(result, role), label_of(role, private=True, as_owner=True)
         tells = assignment.deliver and reason is None and not is_quiet(result.entry.text, QUIET)
         destination = partial(self._destination, run=run, asked=assignment)
@@ -203,7 +203,7 @@ class UnattendedFinisher:
             ended = UnattendedResult(run, assignment, reason, own, tells, sent, answer, at, self.proactive)
             return await origin.ended(tx, ended)
 
-        return (await self.finisher.finish(run, opened.session, result, store, destination=destination)).sent
+        return (await self.finisher.finish(opened, result, store, destination)).sent
 
     async def _abridged(self, run: Claim, result: TurnResult, destination: Destination) -> Abridged:
         """The answer for the chat that will probably get it."""
