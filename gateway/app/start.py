@@ -116,9 +116,9 @@ async def _serve(
             restorer = Periodic("restorer", POLL_DELETED_SECONDS, Restorer(environment, hold, tell_owner).look)
             stack.callback(asyncio.create_task(keep_running(restorer.name, restorer.run), name=restorer.name).cancel)
             gateway = Gateway(parts, assemble_way_in(parts), token)
-            await waiting.retry(stack, lambda _: gateway.process.requeue_interrupted())
+            await waiting.retry(stack, lambda _: gateway.requeue_interrupted())
             specs = await waiting.retry(stack, lambda _: gateway.prepare())
-            return partial(gateway.run, specs, gateway.process.listener(dsn), socket)
+            return partial(gateway.run, specs, gateway.listener(dsn), socket)
 
         if run := await waiting.run_until(stop, start()):
             await run()
