@@ -94,7 +94,7 @@ class TurnRunner:
             limits = replace(limits, usd=opened.agent.usd)
         tree = opened.agent is not None
         budgeted = BudgetedModel(model or self.models(), self.budgets, opened.run, opened.principal.role, tree=tree)
-        stored = StepSink(turn.fence, opened.run, opened.session, opened.label, self.engine.failpoints)
+        stored = StepSink(turn.fence, opened.session, opened.label, self.engine.failpoints)
         sinks = (stored, LiveSink(self.engine.live, opened.session), *sinks)
         while True:
             try:

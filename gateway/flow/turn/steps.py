@@ -102,7 +102,6 @@ class StepSink:
     """
 
     fence: Fence
-    run: Claim
     session: SessionId
     label: Label
     failpoints: Failpoints
@@ -113,13 +112,13 @@ class StepSink:
             case ModelReplied():
                 self.failpoints.reach(Step.MODEL_REPLIED)
                 if event.intents:
-                    called = partial(tasks.step_called, run=self.run, session=self.session, event=event)
+                    called = partial(tasks.step_called, run=self.fence.run, session=self.session, event=event)
                     await self.fence.commit(partial(called, label=self.label), single=True)
                     self.failpoints.reach(Step.STEP_COMMITTED)
             case ToolFinished():
                 self.failpoints.reach(Step.TOOL_RAN)
                 label = max(self.label, event.label)
-                ended = partial(tasks.step_concluded, run=self.run, session=self.session, done=event, label=label)
+                ended = partial(tasks.step_concluded, run=self.fence.run, session=self.session, done=event, label=label)
                 await self.fence.commit(ended, single=True)
                 self.label = label
                 self.failpoints.reach(Step.RESULT_COMMITTED)
@@ -133,8 +132,8 @@ class StepSink:
                 assert_never(event)
 
     async def _drop(self, tx: Connection, reply: Reply) -> None:
-        await tasks.progress(tx, self.run, self.session)
-        await steps.model_called(tx, self.run, reply)
+        await tasks.progress(tx, self.fence.run, self.session)
+        await steps.model_called(tx, self.fence.run, reply)
 
 
 class LiveSink:
