@@ -51,20 +51,21 @@ def open_secrets(
 
 async def open_core(
     environment: Environment,
-    database: Database,
+    workplace: Workplace,
     people: People,
     instance: InstanceId,
     secrets: LiveSecrets,
     mask: SecretMask,
 ) -> Core:
     """Load config.json with these secrets; raises `ConfigError`."""
-    clock = SystemClock()
+    clock, database = SystemClock(), workplace.database
     return Core(
         environment=environment,
         current=await LiveConfig.loaded(environment, secrets, clock, database),
         database=database,
         people=people,
         instance=instance,
+        workplace=workplace,
         clock=clock,
         failpoints=Failpoints(environment.fail),
         secrets=secrets,
@@ -74,14 +75,12 @@ async def open_core(
     )
 
 
-def assemble(
-    core: Core, *, workplace: Workplace, starts: StartHistory, stop: asyncio.Event, families: Sequence[Family], cpu: Cpu
-) -> Parts:
+def assemble(core: Core, *, starts: StartHistory, stop: asyncio.Event, families: Sequence[Family], cpu: Cpu) -> Parts:
     """Build the parts of an instance; a lost lease sets `stop`. Raises `OwnerMustAct` for a broken job."""
-    records = build_records(core, workplace=workplace, cpu=cpu)
+    records = build_records(core, cpu=cpu)
     way_out = build_way_out(core, records)
-    turns = build_turns(core, records, way_out, families=families, workplace=workplace)
-    work = build_work(core, records, way_out, turns, workplace=workplace)
+    turns = build_turns(core, records, way_out, families=families)
+    work = build_work(core, records, way_out, turns)
     upkeep = build_upkeep(core, records, way_out, turns, work, starts=starts, stop=stop)
     return Parts(core=core, records=records, way_out=way_out, turns=turns, work=work, upkeep=upkeep)
 

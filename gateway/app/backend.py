@@ -164,7 +164,7 @@ def _settings(core: Core, watch: ConfigWatch) -> SettingParts:
 def _health(parts: Parts, channels: "ChannelDirectory") -> HealthParts:
     core, upkeep = parts.core, parts.upkeep
     return HealthParts(
-        status=StatusQuery(parts, core.clock.now(), channels.unsettled).now,
+        status=partial(_status, parts, core.clock.now(), channels.unsettled),
         healthy=lambda: upkeep.health.healthy,
         waits_for_database=lambda: bool(upkeep.health.database_problem),
         findings=partial(_findings, core),
@@ -242,32 +242,24 @@ class ChannelDirectory:
         return channel_specs(enabled, (), self.core.environment.data, lambda _: NoFacts())[channel]
 
 
-@dataclass(frozen=True, slots=True)
-class StatusQuery:
-    """Reads the status of the gateway and its database."""
-
-    parts: Parts
-    started_at: datetime
-    unsettled: Callable[[], Sequence[str]]
-
-    async def now(self) -> StatusReport:
-        """The current status; while the database is unavailable, without the facts that only it has."""
-        core = self.parts.core
-        report = StatusReport(
-            version=version("supaclaw"),
-            started_at=self.started_at,
-            model=core.current.describe().active,
-            queue={},
-            channels=self.parts.way_out.channels.states,
-            today=ModelUse(),
-            vitals=self.parts.upkeep.vitals(),
-            unsettled=self.unsettled(),
-            database_problem=self.parts.upkeep.health.database_problem or None,
-        )
-        try:
-            return await core.database.read(lambda conn: _with_database(report, conn, core.clock.now()))
-        except DatabaseDown as exc:
-            return replace(report, database_problem=str(exc))
+async def _status(parts: Parts, started_at: datetime, unsettled: Callable[[], Sequence[str]]) -> StatusReport:
+    """The current status; while the database is unavailable, without the facts that only it has."""
+    core = parts.core
+    report = StatusReport(
+        version=version("supaclaw"),
+        started_at=started_at,
+        model=core.current.describe().active,
+        queue={},
+        channels=parts.way_out.channels.states,
+        today=ModelUse(),
+        vitals=parts.upkeep.vitals(),
+        unsettled=unsettled(),
+        database_problem=parts.upkeep.health.database_problem or None,
+    )
+    try:
+        return await core.database.read(lambda conn: _with_database(report, conn, core.clock.now()))
+    except DatabaseDown as exc:
+        return replace(report, database_problem=str(exc))
 
 
 async def _with_database(report: StatusReport, conn: Connection, now: datetime) -> StatusReport:

@@ -11,7 +11,6 @@ from importlib import import_module
 import structlog
 
 from gateway.app.admission import Admission
-from gateway.app.assembly import Parts
 from gateway.app.local import announce, url
 from gateway.app.parts.way_in import WayIn
 from gateway.app.process import DRAIN_SECONDS, Process, spawn
@@ -28,17 +27,11 @@ log = structlog.get_logger("gateway")
 
 
 @dataclass(frozen=True, slots=True)
-class Gateway:
-    """A running gateway."""
+class Gateway(Process):
+    """A running gateway: a process as a worker is, with a way in."""
 
-    parts: Parts
     way_in: WayIn
     local_token: str = field(repr=False)
-
-    @property
-    def process(self) -> Process:
-        """The part that a gateway shares with a worker."""
-        return Process(self.parts)
 
     @property
     def admission(self) -> Admission:
@@ -57,7 +50,7 @@ class Gateway:
         Raises `TryAgainLater`.
         """
         specs = await self.admission.apply(self.parts.core.current.config)
-        await self.parts.work.workplace.look()
+        await self.parts.core.workplace.look()
         await self._resume()
         return specs
 
@@ -65,7 +58,7 @@ class Gateway:
         """Work until stopped, then let the runs end; raises `OwnerMustAct` if another gateway has taken over."""
         parts, way_out, worker = self.parts, self.parts.way_out, self.parts.work.worker
         inbound, health = self.way_in.inbound, self.parts.upkeep.health
-        self.process.watch_lease(lambda: inbound.spool.waiting)
+        self.watch_lease(lambda: inbound.spool.waiting)
         async with asyncio.TaskGroup() as group:
             await self._open_channels(specs, group)
             running = spawn(group, self._loops(listener))
@@ -82,14 +75,14 @@ class Gateway:
             await self._catch_up()
             for task in running:
                 task.cancel()
-        await self.process.close()
+        await self.close()
 
     async def _open_channels(self, specs: Mapping[str, ChannelSpec], group: asyncio.TaskGroup) -> None:
         await self.parts.way_out.channels.apply(specs, self.way_in.gate.receive, group)
 
     def _loops(self, listener: Listener) -> Loops:
         journal = {"journal": self.parts.records.journal.run}
-        return {**self.process.loops(listener), **self.way_in.loops, **self.parts.way_out.loops, **journal}
+        return {**self.loops(listener), **self.way_in.loops, **self.parts.way_out.loops, **journal}
 
     async def _resume(self) -> None:
         """Resume interrupted commands, and store the messages of admitted people that only the journal has."""
@@ -116,7 +109,7 @@ class Gateway:
         loops: Loops = {
             "web": partial(web.serve, backend, socket),
             "config": watch.run,
-            "models": self.process.warm,
+            "models": self.warm,
             "older files": self._list_older,
             "jobs": self.parts.upkeep.job_table.run,
         }

@@ -5,7 +5,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -45,29 +45,30 @@ class Process:
 
     def notified(self, channel: str, payload: str) -> None:
         """Handle a notification of another process. Never raises, whatever the payload."""
-        signals = self.parts.core.signals
         if self.parts.work.traces.heard(channel):
             return
         if channel == TASK_CANCELLED:
             try:
-                signals.cancelled.publish([TaskId(UUID(payload))])
+                self.parts.core.signals.cancelled.publish([TaskId(UUID(payload))])
             except ValueError:
                 log.warning("notification.malformed", channel=channel)
-        elif channel == PEOPLE_CHANGED:
-            signals.people_changed()
-        elif channel == SCHEDULES_CHANGED:
-            signals.schedules.set()
-        elif channel == SECRETS_CHANGED:
-            signals.secrets.set()
         else:
-            signals.tasks.set()
+            self._wakeups[channel]()
 
     def listener_connected(self) -> None:
         """Look for changes from before the listener was connected."""
+        for wake in self._wakeups.values():
+            wake()
+
+    @property
+    def _wakeups(self) -> Mapping[str, Callable[[], None]]:
         signals = self.parts.core.signals
-        signals.people_changed()
-        for wakeup in (signals.tasks, signals.schedules, signals.secrets):
-            wakeup.set()
+        return {
+            PEOPLE_CHANGED: signals.people_changed,
+            TASK_READY: signals.tasks.set,
+            SCHEDULES_CHANGED: signals.schedules.set,
+            SECRETS_CHANGED: signals.secrets.set,
+        }
 
     async def requeue_interrupted(self) -> None:
         """Queue interrupted tasks again; call it once a start, since it counts deaths. Raises `TryAgainLater`."""

@@ -108,23 +108,17 @@ async def _serve(
             database, people = await waiting.retry(stack, partial(take_over, instance=instance, dsn=dsn))
             secrets = open_secrets(environment, database, people, mask, supabase=config.database.in_supabase_vault)
             await waiting.retry(stack, lambda _: _load_secrets(secrets))
-            core = await open_core(environment, database, people, instance, secrets, mask)
+            workplace = Workplace(database, "gateway", instance)
+            core = await open_core(environment, workplace, people, instance, secrets, mask)
             await preloaded
-            parts = assemble(
-                core,
-                workplace=Workplace(database, "gateway", instance),
-                starts=starts,
-                stop=stop,
-                families=tools.discover(),
-                cpu=Cpu(),
-            )
+            parts = assemble(core, starts=starts, stop=stop, families=tools.discover(), cpu=Cpu())
             tell_owner = parts.way_out.notices.tell_owner
             restorer = Periodic("restorer", POLL_DELETED_SECONDS, Restorer(environment, hold, tell_owner).look)
             stack.callback(asyncio.create_task(keep_running(restorer.name, restorer.run), name=restorer.name).cancel)
             gateway = Gateway(parts, assemble_way_in(parts), token)
-            await waiting.retry(stack, lambda _: gateway.process.requeue_interrupted())
+            await waiting.retry(stack, lambda _: gateway.requeue_interrupted())
             specs = await waiting.retry(stack, lambda _: gateway.prepare())
-            return partial(gateway.run, specs, gateway.process.listener(dsn), socket)
+            return partial(gateway.run, specs, gateway.listener(dsn), socket)
 
         if run := await waiting.run_until(stop, start()):
             await run()

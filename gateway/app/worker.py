@@ -92,22 +92,16 @@ async def _serve(environment: Environment, settings: DatabaseSettings, dsn: str,
             database, people = await waiting.retry(stack, join)
             secrets = open_secrets(environment, database, people, mask, supabase=settings.in_supabase_vault)
             await waiting.retry(stack, lambda _: secrets.look())
-            core = await open_core(environment, database, people, instance, secrets, mask)
-            parts = assemble(
-                core,
-                workplace=Workplace(database, "worker", known_instance_id(environment.data) or instance),
-                starts=StartHistory(),
-                stop=stop,
-                families=tools.discover(),
-                cpu=Cpu(),
-            )
+            workplace = Workplace(database, "worker", known_instance_id(environment.data) or instance)
+            core = await open_core(environment, workplace, people, instance, secrets, mask)
+            parts = assemble(core, starts=StartHistory(), stop=stop, families=tools.discover(), cpu=Cpu())
             admission = Admission(
                 core=core, notices=parts.way_out.notices, worker=parts.work.worker, menu=(), open_channels=None
             )
             process = Process(parts)
             await waiting.retry(stack, lambda _: process.requeue_interrupted())
             await waiting.retry(stack, lambda _: admission.apply(core.current.config))
-            await parts.work.workplace.look()
+            await core.workplace.look()
             return partial(_run, process, admission, process.listener(dsn), stop)
 
         if run := await waiting.run_until(stop, start()):

@@ -58,31 +58,29 @@ def estimate_embedding(model: str, rows: int, characters: int) -> str:
     return f"{rows:,} pieces of memory, about {tokens:,} tokens ({dollars}),"
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddingApproval:
-    """Asks the owner before a provider embeds more than `FREE_ROWS` rows; an approval holds for its model and rows."""
+async def may_embed(engine: Engine, embedder: Embedder, rows: int) -> bool:
+    """Whether this many rows may be embedded now; if not, ask the owner, once for each row count.
 
-    engine: Engine
+    They are asked before a provider embeds more than `FREE_ROWS` rows; an approval holds for its model and rows.
+    """
+    if rows <= FREE_ROWS or not embedder.name.startswith(PAID_PREFIX):
+        return True
+    return await engine.database.run(lambda tx: _approved(tx, engine, embedder.name, rows))
 
-    async def allowed(self, embedder: Embedder, rows: int) -> bool:
-        """Whether this many rows may be embedded now; if not, ask the owner, once for each row count."""
-        if rows <= FREE_ROWS or not embedder.name.startswith(PAID_PREFIX):
-            return True
-        return await self.engine.database.run(lambda tx: self._allowed(tx, embedder.name, rows))
 
-    async def _allowed(self, tx: Connection, model: str, rows: int) -> bool:
-        most = await vectors.most_rows(tx, EMBED, model)
-        if rows <= most.allowed:
-            return True
-        if rows > most.asked:
-            cost = estimate_embedding(model, rows, await vectors.characters_left(tx))
-            preview = (
-                f"{cost} are to be embedded by {model}; its provider charges for that. "
-                f"A yes holds for up to {2 * rows:,}; until then memory is searched by words."
-            )
-            owner = self.engine.people.owner.id
-            arguments: dict[str, Json] = {"model": model, "rows": 2 * rows}
-            what = (EMBED, arguments, preview, Label.OWNER)
-            question = ReviewQuestion(owner, owner, *what, lasts=None, act=ToolClass.PERSIST)
-            await reviews.ask(tx, question, self.engine.clock.now())
-        return False
+async def _approved(tx: Connection, engine: Engine, model: str, rows: int) -> bool:
+    most = await vectors.most_rows(tx, EMBED, model)
+    if rows <= most.allowed:
+        return True
+    if rows > most.asked:
+        cost = estimate_embedding(model, rows, await vectors.characters_left(tx))
+        preview = (
+            f"{cost} are to be embedded by {model}; its provider charges for that. "
+            f"A yes holds for up to {2 * rows:,}; until then memory is searched by words."
+        )
+        owner = engine.people.owner.id
+        arguments: dict[str, Json] = {"model": model, "rows": 2 * rows}
+        what = (EMBED, arguments, preview, Label.OWNER)
+        question = ReviewQuestion(owner, owner, *what, lasts=None, act=ToolClass.PERSIST)
+        await reviews.ask(tx, question, engine.clock.now())
+    return False

@@ -1,6 +1,6 @@
 """The worker: claims tasks for the free slots of its lanes, runs them under a lease, returns unfinished ones.
 
-`TaskPlacement` says which kinds of tasks can run on this instance.
+`can_run` says which kinds of tasks can run on this instance.
 """
 
 import asyncio
@@ -299,16 +299,12 @@ class Workplace:
         return await instances.home(tx, WORKSPACE, self.home)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskPlacement:
-    """Decides which tasks run on this instance; with shared files, tasks of agents run on every instance."""
+def can_run(workplace: Workplace, file_sync: FileSync, kind: str) -> bool:
+    """Whether a task of this kind can run on this instance. A gateway always answers its own chats.
 
-    workplace: Workplace
-    file_sync: FileSync
-
-    def able(self, kind: str) -> bool:
-        """Whether a task of this kind can run here. A gateway always answers its own chats."""
-        has_files = kind in AGENT_KINDS | {"transcribe"} and self.file_sync.shared
-        if self.workplace.kind == "worker":
-            return kind in FILELESS_KINDS or has_files or (self.workplace.here and kind not in CHANNEL_KINDS)
-        return self.workplace.here or has_files or kind not in AGENT_KINDS
+    With shared files, tasks of agents run on every instance.
+    """
+    has_files = kind in AGENT_KINDS | {"transcribe"} and file_sync.shared
+    if workplace.kind == "worker":
+        return kind in FILELESS_KINDS or has_files or (workplace.here and kind not in CHANNEL_KINDS)
+    return workplace.here or has_files or kind not in AGENT_KINDS

@@ -16,7 +16,7 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.json import Json
 from gateway.domain.time import Clock
 from gateway.flow.inbound.persistence import Accepted
-from gateway.flow.secrets.guard import LeakGuard
+from gateway.flow.secrets.guard import cleaned
 from gateway.flow.signals import Wakeup
 from gateway.store.connection.pool import Database
 from gateway.store.people import tokens
@@ -121,7 +121,7 @@ class Site(Backend):
 
     def clean(self, text: str) -> str:
         """`text` of a program or a form, with live secrets replaced by their names."""
-        return LeakGuard(self.health.mask.leaks).at("web")(text)
+        return cleaned(self.health.mask.leaks, "web", text)
 
     def screen(self, request: Request, screen: Screen, template: str, **shown: object) -> Response:
         """Render a screen's page."""

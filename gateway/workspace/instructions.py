@@ -48,7 +48,7 @@ class Persona:
     """AGENTS, SOUL, TOOLS, USER and HEARTBEAT of a workspace; a file is read again only when it changed."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+        self.workspace = workspace
         self._read: Callable[[Workspace, str, _Stamp], PersonaFile] = lru_cache(maxsize=64)(_read)
 
     def load(self, user: Workspace | None = None) -> PersonaText:
@@ -56,8 +56,8 @@ class Persona:
 
         Never raises: a file that cannot be read says so in its text.
         """
-        shared = tuple(self._file(self._workspace, f"{name}.md") for name in ("AGENTS", "SOUL", "TOOLS", "HEARTBEAT"))
-        own = self._file(user or self._workspace, "USER.md")
+        shared = tuple(self._file(self.workspace, f"{name}.md") for name in ("AGENTS", "SOUL", "TOOLS", "HEARTBEAT"))
+        own = self._file(user or self.workspace, "USER.md")
         agents, soul, tools, heartbeat = (file.text for file in shared)
         return PersonaText(agents, soul, tools, own.text, heartbeat, shared, own)
 

@@ -197,7 +197,7 @@ class MessagePath:
         way_in = assemble_way_in(parts)
         self.parts, self.way_in = parts, way_in
         self.model, self.channel, self.workshop = model, channel, workshop
-        self.workplace = parts.work.workplace
+        self.workplace = parts.core.workplace
         self.environment = parts.core.environment
         self.current = parts.core.current
         self.database = parts.core.database
@@ -357,12 +357,12 @@ async def build(
         failpoints=failpoints or Failpoints(None),
         secrets=LiveSecrets(Vault(database, workspace.parent, {}), people.owner.id, {}, mask.stored),
         mask=mask,
+        workplace=workplace,
         live=Live(),
         signals=Signals(),
     )
     parts = assemble(
         core,
-        workplace=workplace,
         starts=StartHistory(),
         stop=asyncio.Event(),
         families=(*tools.discover(), workshop.family) if families is None else tuple(families),

@@ -1,6 +1,7 @@
 """The core, which a start creates first, and the records: the stored messages and files, and where they are."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from gateway.app.live_config import Embedders, LiveConfig
 from gateway.background.cpu.executor import Cpu, ScratchFolder
@@ -15,7 +16,7 @@ from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.inbound.acceptance import Rehearsal
 from gateway.flow.inbound.persistence import InboundWriter
 from gateway.flow.journal.journal import Journal
-from gateway.flow.secrets.guard import LeakGuard
+from gateway.flow.secrets.guard import Clean, cleaned
 from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.flow.turn.budgets import SharedBudgets
 from gateway.logs import SecretMask
@@ -31,11 +32,11 @@ class Core(Engine):
     """The current config.json; ask at each use."""
     secrets: LiveSecrets
     mask: SecretMask
+    workplace: Workplace
 
-    @property
-    def guard(self) -> LeakGuard:
-        """The guard that keeps live secrets out of texts."""
-        return LeakGuard(self.mask.leaks)
+    def cleaner(self, where: str) -> Clean:
+        """The guard that keeps live secrets out of the texts of one place, which the log names."""
+        return partial(cleaned, self.mask.leaks, where)
 
     def net_rules(self) -> Rules:
         """The addresses that may be connected to, as configured now."""
@@ -59,11 +60,11 @@ class Records(FileParts):
         await self.cpu.close()
 
 
-def build_records(core: Core, *, workplace: Workplace, cpu: Cpu) -> Records:
+def build_records(core: Core, *, cpu: Cpu) -> Records:
     """Build the records; starts nothing."""
     environment, clock = core.environment, core.clock
     journal = Journal(core.database, core.people, environment.workspace, environment.data, clock)
-    if workplace.kind == "gateway":  # two processes that write one journal file would corrupt it
+    if core.workplace.kind == "gateway":  # two processes that write one journal file would corrupt it
         core.live.listen(journal.changed)
     writer = InboundWriter(core, journal)
     workspaces = Workspaces(
@@ -83,7 +84,7 @@ def build_records(core: Core, *, workplace: Workplace, cpu: Cpu) -> Records:
         uploads=Uploads(core.database, workspaces, clock, core.current.longest_file),
         extraction=TextExtraction(core, workspaces, cpu, scratch, core.current.hear, budgets),
         checkpointing=Checkpointing(core.database, environment.workspace, environment.data / "checkpoints", clock),
-        embedders=Embedders(core.current, clock, core.guard.at("embedding")),
+        embedders=Embedders(core.current, clock, core.cleaner("embedding")),
         budgets=budgets,
         cpu=cpu,
     )

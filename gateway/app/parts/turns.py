@@ -18,12 +18,11 @@ from gateway.app.parts.way_out import WayOut
 from gateway.background.cpu.executor import ScratchFolder, run_alone
 from gateway.background.cpu.extraction import WebPages
 from gateway.background.cpu.virtual_shells import VirtualShells
-from gateway.background.worker import Workplace
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.files.sync import FileSync
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.turn.compaction import Compactor
-from gateway.flow.turn.environment import AgentEnvironments, Toolkit
+from gateway.flow.turn.environment import AgentEnvironments, MakeSource, Toolkit
 from gateway.flow.turn.own_tools import LockWatches, McpSource, OwnTools
 from gateway.flow.turn.runner import AgentParts, RunFinisher, TurnRunner
 from gateway.net.addresses import Rules
@@ -55,9 +54,7 @@ class Turns(AgentParts):
         await self.own.commands.workshop.close()
 
 
-def build_turns(
-    core: Core, records: Records, way_out: WayOut, *, families: Sequence[Family], workplace: Workplace
-) -> Turns:
+def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequence[Family]) -> Turns:
     """Build the turns; starts nothing."""
     current = core.current
     questions = Questions(core, way_out.proactive, lambda: current.config.reviews)
@@ -67,7 +64,16 @@ def build_turns(
     mcp = Connections(core.net_rules)
     locks = LockWatches(core.environment.data, workshop, way_out.notices.tampered)
     own = _own_tools(core, records, way_out, web, workshop, locks)
-    toolkit = _toolkit(core, records, way_out, own, web, mcp, shells, questions)
+    toolkit = Toolkit(
+        sources=_sources(core, own, web, mcp, questions),
+        send_tool=SendTool(core.database, way_out.proactive),
+        web=web,
+        bash=Bash(shells.run, current.bash_urls) if shell.is_supported() else None,
+        find=partial(run_alone, search_files, seconds=SEARCH_SECONDS),
+        keep=records.checkpointing.create,
+        embedder=records.embedders.embedder,
+        budgets=lambda: current.config.budgets,
+    )
     environments = AgentEnvironments(
         engine=core,
         workspaces=records.workspaces,
@@ -76,7 +82,7 @@ def build_turns(
         toolkit=toolkit,
         locks=locks,
         questions=questions,
-        clean=core.guard.at("tools"),
+        clean=core.cleaner("tools"),
         leaks=core.mask.leaks,
         owner_zone=lambda: current.config.owner.timezone,
     )
@@ -102,43 +108,24 @@ def build_turns(
             data=core.environment.data,
             settings=lambda: current.config.workspace,
             rules=core.net_rules,
-            at_home=lambda: workplace.here,
+            at_home=lambda: core.workplace.here,
             tell_owner=way_out.notices.tell_owner,
         ),
     )
 
 
-def _toolkit(
-    core: Core,
-    records: Records,
-    way_out: WayOut,
-    own: OwnTools,
-    web: Web,
-    mcp: Connections,
-    shells: VirtualShells,
-    questions: Questions,
-) -> Toolkit:
-    current, tokens = core.current, AccessTokens(core.secrets, web.rules, core.clock)
-    return Toolkit(
-        sources=(
-            McpSource(
-                configured=lambda: {**own.tool_files.servers, **current.config.tools.mcp},
-                database=core.database,
-                connections=mcp,
-                credentials=core.secrets,
-                local=LocalServers(own.commands.workshop, core.environment.data, mcp.rules),
-                questions=questions,
-            ),
-            lambda principal, owner, _: DeclaredTools(principal, owner, own.tool_files, tokens, own.commands),
-        ),
-        send_tool=SendTool(core.database, way_out.outbound, way_out.proactive),
-        web=web,
-        bash=Bash(shells.run, current.bash_urls) if shell.is_supported() else None,
-        find=partial(run_alone, search_files, seconds=SEARCH_SECONDS),
-        keep=records.checkpointing.create,
-        embedder=records.embedders.embedder,
-        budgets=lambda: current.config.budgets,
+def _sources(core: Core, own: OwnTools, web: Web, mcp: Connections, questions: Questions) -> Sequence[MakeSource]:
+    """The sources of tools that come and go: MCP servers and tool files."""
+    tokens = AccessTokens(core.secrets, web.rules, core.clock)
+    servers = McpSource(
+        configured=lambda: {**own.tool_files.servers, **core.current.config.tools.mcp},
+        database=core.database,
+        connections=mcp,
+        credentials=core.secrets,
+        local=LocalServers(own.commands.workshop, core.environment.data, mcp.rules),
+        questions=questions,
     )
+    return servers, lambda principal, owner, _: DeclaredTools(principal, owner, own.tool_files, tokens, own.commands)
 
 
 def _web(core: Core, records: Records) -> Web:

@@ -11,16 +11,16 @@ from gateway.app.parts.turns import Turns
 from gateway.app.parts.way_out import WayOut
 from gateway.app.parts.work import Work
 from gateway.app.storage.backup import ScheduledBackup
-from gateway.background.budgets import EmbeddingApproval
+from gateway.background.budgets import may_embed
 from gateway.background.upkeep.event_loop import LagMonitor
 from gateway.background.upkeep.health import Health, notify_systemd
 from gateway.background.upkeep.heartbeat import Heartbeat
-from gateway.background.upkeep.housekeeping import Retention, SecretReload, prune_logs, report_restarts
+from gateway.background.upkeep.housekeeping import Retention, prune_logs, reload_secrets, report_restarts
 from gateway.background.upkeep.memory_index import FilePassages, Indexing
 from gateway.background.upkeep.ram import MemoryCeiling, ceiling
 from gateway.background.upkeep.schedules import CONSOLIDATION_INTERVAL, Scheduler, queue_consolidations
 from gateway.background.upkeep.timers import Interval, JobTable, Look, Loops, Periodic, only_if
-from gateway.background.worker import POLL_WORKPLACE_SECONDS, Workplace
+from gateway.background.worker import POLL_WORKPLACE_SECONDS
 from gateway.config.data.instance import StartHistory
 from gateway.domain.health import Vitals
 from gateway.domain.text import tokens
@@ -76,9 +76,9 @@ def build_upkeep(
         tell=way_out.notices.tell_owner,
     )
     heartbeat = _heartbeat(core, records, way_out, turns, work)
-    indexing = _indexing(core, records, work.workplace)
-    looks = _looks(core, records, way_out, turns, work, heartbeat, indexing)
-    job_table = _job_table(core, looks, work.workplace)
+    indexing = _indexing(core, records)
+    looks = _looks(core, records, way_out, turns, heartbeat, indexing)
+    job_table = _job_table(core, looks)
 
     def vitals() -> Vitals:
         files = turns.environments.reading or (turns.file_sync.state if turns.file_sync.on else None)
@@ -120,10 +120,10 @@ def _heartbeat(core: Core, records: Records, way_out: WayOut, turns: Turns, work
     )
 
 
-def _indexing(core: Core, records: Records, workplace: Workplace) -> Indexing:
-    passages = FilePassages(core, records.workspaces.of, core.guard.at("files"))
-    files = only_if(lambda: workplace.here, passages.look)
-    return Indexing(core, records.embedders.embedder, files, EmbeddingApproval(core).allowed)
+def _indexing(core: Core, records: Records) -> Indexing:
+    passages = FilePassages(core, records.workspaces.of, core.cleaner("files"))
+    files = only_if(lambda: core.workplace.here, passages.look)
+    return Indexing(core, records.embedders.embedder, files, partial(may_embed, core))
 
 
 def _periodic(core: Core, way_out: WayOut, work: Work, health: Health, ram: MemoryCeiling) -> Sequence[Periodic]:
@@ -135,27 +135,27 @@ def _periodic(core: Core, way_out: WayOut, work: Work, health: Health, ram: Memo
         Periodic("channels", 5.0, way_out.channels.look),
         Periodic("memory", 10.0, ram.look),
         Periodic("systemd", 10.0, partial(notify_systemd, core.environment.notify_socket, "WATCHDOG=1")),
-        Periodic("workspace", POLL_WORKPLACE_SECONDS, work.workplace.look),
+        Periodic("workspace", POLL_WORKPLACE_SECONDS, core.workplace.look),
     )
 
 
-def _job_table(core: Core, looks: Mapping[str, Look], workplace: Workplace) -> JobTable:
-    kept = looks.keys() if workplace.kind == "gateway" else WORKERS_JOBS
+def _job_table(core: Core, looks: Mapping[str, Look]) -> JobTable:
+    kept = looks.keys() if core.workplace.kind == "gateway" else WORKERS_JOBS
     signals = {SCHEDULES: core.signals.schedules, SECRETS: core.signals.secrets, FILES: core.signals.files}
     return JobTable({name: look for name, look in looks.items() if name in kept}, core.clock, signals)
 
 
 def _looks(
-    core: Core, records: Records, way_out: WayOut, turns: Turns, work: Work, heartbeat: Heartbeat, indexing: Indexing
+    core: Core, records: Records, way_out: WayOut, turns: Turns, heartbeat: Heartbeat, indexing: Indexing
 ) -> Mapping[str, Look]:
     """The jobs of the job table, by name; people see the name and the date."""
-    current, clock, database, workplace = core.current, core.clock, core.database, work.workplace
+    current, clock, database, workplace = core.current, core.clock, core.database, core.workplace
     first = clock.monotonic() + FIRST_CHECKPOINT_SECONDS
     tree_files = core.environment.workspace / TREE_FILES
     clearing = Retention(database, tree_files, lambda: current.config.retention, clock)
     logs = partial(prune_logs, core.environment.state / "logs", lambda: current.config.logs.keep, clock)
     tell_owner, keeps_files = way_out.notices.tell_owner, workplace.kind == "gateway"
-    owner, clean = core.people.owner.id, core.guard.at("hooks")
+    owner, clean = core.people.owner.id, core.cleaner("hooks")
     hooks = Hooks(database, owner, lambda: current.config.hooks, core.net_rules, records.budgets.used_up, clean, clock)
     told = only_if(lambda: workplace.here, hooks.look)
     # A worker beside a gateway leaves the files to the gateway.
@@ -163,7 +163,7 @@ def _looks(
         SCHEDULES: Scheduler(core).look,
         "heartbeat": only_if(lambda: workplace.here, heartbeat.look),
         "approvals": turns.questions.look,
-        SECRETS: SecretReload(core.secrets, clock).look,
+        SECRETS: partial(reload_secrets, core.secrets, clock),
         EMBED: indexing.look,
         FILES: only_if(lambda: keeps_files or not workplace.here, turns.file_sync.look),
         "backup": ScheduledBackup(core.environment, lambda: current.config, database, tell_owner, clock).look,

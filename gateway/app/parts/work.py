@@ -1,6 +1,7 @@
 """Work: the worker and its jobs, the files that machines share, and task trees."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from gateway.agent.work.task_trees import Trees
 from gateway.app.parts.core import Core, Records
@@ -10,7 +11,7 @@ from gateway.background import jobs
 from gateway.background.budgets import BackgroundModel
 from gateway.background.jobs import JobParts, Models
 from gateway.background.upkeep.heartbeat import HeartbeatHalt
-from gateway.background.worker import TaskPlacement, Worker, Workplace
+from gateway.background.worker import Worker, can_run
 from gateway.domain.work.tasks import Lane
 from gateway.flow.trees.control import TraceFollowers, TreeControl
 from gateway.store.work import schedule_runs
@@ -22,12 +23,11 @@ class Work:
 
     worker: Worker
     parts: JobParts
-    workplace: Workplace
     trees: TreeControl
     traces: TraceFollowers
 
 
-def build_work(core: Core, records: Records, way_out: WayOut, turns: Turns, *, workplace: Workplace) -> Work:
+def build_work(core: Core, records: Records, way_out: WayOut, turns: Turns) -> Work:
     """Build the work; starts nothing."""
     tell_owner, environments, file_sync = way_out.notices.tell_owner, turns.environments, turns.file_sync
 
@@ -49,10 +49,9 @@ def build_work(core: Core, records: Records, way_out: WayOut, turns: Turns, *, w
             works=records.rehearsal.succeeds,
             ended=tidy,
             abandoned=schedule_runs.mark_failed,
-            able=TaskPlacement(workplace, file_sync).able,
+            able=partial(can_run, core.workplace, file_sync),
         ),
         parts=parts,
-        workplace=workplace,
         trees=TreeControl(core, core.people.owner.id, Trees(turns.own.agents, lambda: core.current.config.budgets)),
         traces=TraceFollowers(core.database, core.instance),
     )

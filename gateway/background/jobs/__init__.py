@@ -21,6 +21,7 @@ from gateway.flow.inbound.spool import Outages
 from gateway.flow.journal.journal import Journal
 from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
+from gateway.flow.trees.node import AgentModel
 from gateway.flow.turn.loop import SizedModel
 from gateway.flow.turn.runner import AgentParts
 from gateway.flow.unattended.schedule_results import DeliveryFollowUp
@@ -75,8 +76,7 @@ class Models:
     """The models by their use, as configured at each call; None if none is connected."""
 
     chat: ChatModel
-    agent: Callable[[str | None, float, int | None], SizedModel | None]
-    """The model of an agent of a task tree, by its name, temperature and token limit."""
+    agent: AgentModel
     heartbeat: Callable[[], SizedModel | None]
     summary: BackgroundModel
     cheap: BackgroundModel

@@ -1,11 +1,11 @@
 """`agent`: answers a prompt of a schedule, another program or a node of a task tree, for which no chat waits."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 
 from gateway.agent.work.task_trees import TASK
-from gateway.background.jobs import OUT_OF_ATTEMPTS, Delivery, JobParts, Models
+from gateway.background.jobs import OUT_OF_ATTEMPTS, JobParts
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.transcript import Notice
 from gateway.domain.principals import Label
@@ -13,7 +13,7 @@ from gateway.domain.work.tasks import Assignment, Claim, Status, TurnResult
 from gateway.flow.engine import Engine
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.people import NOT_LET_IN
-from gateway.flow.trees.node import NodeRuns
+from gateway.flow.trees.node import AgentModel, NodeRun, TaskFolder
 from gateway.flow.turn.opening import OpenedTurn, PromptOpening
 from gateway.flow.turn.runner import AgentParts
 from gateway.flow.unattended.completion import Origin, ScheduleOrigin, TaskOrigin, TriggerOrigin, UnattendedFinisher
@@ -34,23 +34,10 @@ class AgentRun:
 
     engine: Engine
     agents: AgentParts
-    delivery: Delivery
     workspaces: Workspaces
-    models: Models
-    _finisher: UnattendedFinisher = field(init=False)
-    _origins: dict[str, Origin] = field(init=False)
-    _nodes: NodeRuns = field(init=False)
-
-    def __post_init__(self) -> None:
-        engine, delivery, proactive = self.engine, self.delivery, self.delivery.proactive
-        finisher = self.agents.finisher
-        self._finisher = UnattendedFinisher(engine, self.workspaces, delivery.outbound, proactive, finisher)
-        self._origins = {
-            "schedule": ScheduleOrigin(proactive, delivery.follow_up.follow, engine.signals),
-            "trigger": TriggerOrigin(proactive),
-            TASK: TaskOrigin(proactive),
-        }
-        self._nodes = NodeRuns(engine, self.agents, self.models.agent)
+    finisher: UnattendedFinisher
+    origins: Mapping[str, Origin]
+    model: AgentModel
 
     async def run(self, run: Claim) -> None:
         """Answer the prompt and deliver the answer; raises `RunLost` if the run was cancelled or taken over."""
@@ -67,7 +54,7 @@ class AgentRun:
         result = await self.agents.runner.answer(turn)
         await self.agents.file_sync.after_turn(run.principal_id)
         self.engine.failpoints.reach(Step.ANSWER_READY)
-        await self._finish(run, assignment, opened, result)
+        await self._finish(assignment, opened, result)
 
     async def give_up(self, run: Claim) -> None:
         """Report used-up attempts like any other failure."""
@@ -75,20 +62,23 @@ class AgentRun:
         if opened is not None:
             text = f"{run.max_attempts} attempts failed; the log says why"
             result = TurnResult(Notice(text), status=Status.FAILED, error=OUT_OF_ATTEMPTS)
-            await self._finish(run, assignment, opened, result)
+            await self._finish(assignment, opened, result)
 
     async def _node(self, run: Claim, assignment: Assignment, opened: OpenedTurn) -> None:
         """Run a node once; it may go back to waiting."""
         if assignment.fork is not None:
             await self.workspaces.copy_for(run.principal_id, assignment.fork)
-        if (ended := await self._nodes.run(run, assignment, opened)) is not None:
+        workspace = self.agents.environments.of(run.principal_id).workspace
+        folder = await TaskFolder.of(self.engine.database, workspace, run.id)
+        node = NodeRun(self.engine, self.agents, self.model, run, assignment, folder)
+        if (ended := await node.ended(opened)) is not None:
             opened, result = ended
             self.engine.failpoints.reach(Step.ANSWER_READY)
-            await self._finish(run, assignment, opened, result)
+            await self._finish(assignment, opened, result)
 
-    async def _finish(self, run: Claim, assignment: Assignment, opened: OpenedTurn, result: TurnResult) -> None:
-        origin = self._origins[assignment.origin]
-        origin.after(await self._finisher.finish(run, assignment, opened, result, origin))
+    async def _finish(self, assignment: Assignment, opened: OpenedTurn, result: TurnResult) -> None:
+        origin = self.origins[assignment.origin]
+        origin.after(await self.finisher.finish(assignment, opened, result, origin))
 
     async def _open(self, tx: Connection, run: Claim) -> tuple[Assignment, OpenedTurn | None]:
         """Open the turn; None if it is no longer wanted or has to wait for others."""
@@ -113,7 +103,7 @@ class AgentRun:
 
     async def _unwanted(self, tx: Connection, run: Claim, assignment: Assignment) -> str | None:
         """The reason why the task is no longer wanted, or None."""
-        if why := await self._origins[assignment.origin].unwanted(tx, run):
+        if why := await self.origins[assignment.origin].unwanted(tx, run):
             return why
         return None if await self.engine.people.lets_in(tx, run.principal_id) else NOT_LET_IN
 
@@ -125,7 +115,7 @@ class AgentRun:
         if await sessions.end_unnamed(tx, run.session_id):
             await journals.close(tx, run.session_id, assignment.name)
         await tasks.finish(tx, run, Status.CANCELLED, error=why)
-        await self._origins[assignment.origin].dropped(tx, run, why)
+        await self.origins[assignment.origin].dropped(tx, run, why)
 
 
 async def _history(tx: Connection, run: Claim, assignment: Assignment) -> tuple[Label, Sequence[MessageRow]]:
@@ -151,4 +141,8 @@ async def _private(tx: Connection, assignment: Assignment) -> bool:
 
 def runner(parts: JobParts) -> AgentRun:
     """The runner of `agent` tasks."""
-    return AgentRun(parts.engine, parts.agents, parts.delivery, parts.files.workspaces, parts.models)
+    agents, delivery, workspaces = parts.agents, parts.delivery, parts.files.workspaces
+    finisher = UnattendedFinisher(workspaces, delivery.proactive, agents.finisher)
+    schedules = ScheduleOrigin(delivery.follow_up.follow, parts.engine.signals)
+    origins = {"schedule": schedules, "trigger": TriggerOrigin(), TASK: TaskOrigin()}
+    return AgentRun(parts.engine, agents, workspaces, finisher, origins, parts.models.agent)

@@ -116,8 +116,8 @@ class ChatTurns:
 
         plain = not (opened.solo or aloud or sent.whole) and opened.at.principal_id == run.principal_id
         parts = self.delivery.outbound.parts(opened.at, shown(result.label), reply_to=asked) if plain else ()
-        if not plain or not await self.agents.finisher.answer(run, opened.session, result, opened.at, parts):
-            await self.agents.finisher.finish(run, opened.session, result, store, at=opened.at)
+        if not plain or not await self.agents.finisher.answer(opened, result, parts):
+            await self.agents.finisher.finish(opened, result, store)
         self.delivery.outages.over()
 
     def _is_read_aloud(self, opened: OpenedChat, channel: Channel | None) -> bool:

@@ -71,7 +71,7 @@ class HeartbeatRun:
         model = self.model()
         result = NO_MODEL_RESULT if model is None else await self._answered(opened, model)
         await self.agents.file_sync.after_turn(run.principal_id)
-        await self._finish(run, occasion, opened, judge(result), result)
+        await self._finish(occasion, opened, judge(result), result)
 
     async def give_up(self, run: Claim) -> None:
         """End the heartbeat as failed, because the attempts are used up."""
@@ -79,7 +79,7 @@ class HeartbeatRun:
         if opened is not None:
             why = f"{run.max_attempts} attempts broke off; the log says why, under task {run.id}"
             result = TurnResult(Notice(why), status=Status.FAILED, error=OUT_OF_ATTEMPTS)
-            await self._finish(run, occasion, opened, Verdict(HeartbeatOutcome.FAILED, why), result)
+            await self._finish(occasion, opened, Verdict(HeartbeatOutcome.FAILED, why), result)
 
     async def _answered(self, opened: OpenedTurn, model: SizedModel) -> TurnResult:
         return await self.agents.runner.answer(await self.agents.runner.begin(opened), model=model)
@@ -104,13 +104,11 @@ class HeartbeatRun:
 
         return await self.engine.database.run(work)
 
-    async def _finish(
-        self, run: Claim, occasion: Occasion, opened: OpenedTurn, verdict: Verdict, result: TurnResult
-    ) -> None:
+    async def _finish(self, occasion: Occasion, opened: OpenedTurn, verdict: Verdict, result: TurnResult) -> None:
         async def destination(tx: Connection) -> AddressRow | None:
             if verdict.outcome not in (HeartbeatOutcome.TOLD, HeartbeatOutcome.FAILED):
                 return None
-            return await self.proactive.destination(tx, run.principal_id, channel=self.channel())
+            return await self.proactive.destination(tx, opened.principal.id, channel=self.channel())
 
         async def store(tx: Connection, answer: MessageRow, at: AddressRow | None) -> RunOutcome:
             """Store the message to the owner, the end of the session, and the pulse."""
@@ -122,7 +120,7 @@ class HeartbeatRun:
             error = verdict.text if verdict.outcome in (HeartbeatOutcome.FAILED, HeartbeatOutcome.SKIPPED) else None
             return RunOutcome(Status.FAILED if error else Status.COMPLETED, error, sent)
 
-        finished = await self.agents.finisher.finish(run, opened.session, result, store, destination=destination)
+        finished = await self.agents.finisher.finish(opened, result, store, destination)
         note = log.warning if verdict.outcome is HeartbeatOutcome.FAILED else log.info
         note("heartbeat.ended", outcome=verdict.outcome.value, told=finished.sent is not None, stops=verdict.stops)
         if verdict.stops:

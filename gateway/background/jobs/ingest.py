@@ -21,7 +21,6 @@ from gateway.flow.engine import Engine
 from gateway.flow.files.uploads import UploadRefused
 from gateway.flow.live import MessageStored
 from gateway.flow.outbound.proactive import ProactiveMessages
-from gateway.flow.outbound.sender import Outbound
 from gateway.flow.turn.presence import typing
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses
@@ -51,7 +50,6 @@ class Ingest:
 
     engine: Engine
     files: FileParts
-    outbound: Outbound
     proactive: ProactiveMessages
 
     async def run(self, run: Claim) -> None:
@@ -122,7 +120,7 @@ class Ingest:
             return
         async with self.engine.database.connection() as conn:
             at = await addresses.get(conn, message.address_id)
-        async with typing(self.outbound.channel(at), at):
+        async with typing(self.proactive.outbound.channel(at), at):
             yield
 
     async def _bring_in(self, run: Claim, each: PendingAttachment) -> None:
@@ -141,7 +139,7 @@ class Ingest:
 
     async def _fetch(self, run: Claim, each: PendingAttachment) -> None:
         uploads = self.files.uploads
-        channel = self.outbound.channel(Address(each.channel, "", ""))
+        channel = self.proactive.outbound.channel(Address(each.channel, "", ""))
         if channel is None:
             raise FetchDelayed(f"{each.channel} is shut")
         uploads.check(each.size)
@@ -182,4 +180,4 @@ async def _end(tx: Connection, run: Claim, message: MessageRow, wait: float) -> 
 
 def runner(parts: JobParts) -> Ingest:
     """The runner of `ingest` tasks."""
-    return Ingest(parts.engine, parts.files, parts.delivery.outbound, parts.delivery.proactive)
+    return Ingest(parts.engine, parts.files, parts.delivery.proactive)

@@ -138,17 +138,10 @@ POLL_SECRETS = timedelta(minutes=1)
 """A changed secret also sends a notification, which may be lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class SecretReload:
-    """Reloads the secrets that were changed in the database."""
-
-    secrets: LiveSecrets
-    clock: Clock
-
-    async def look(self) -> datetime:
-        """Reload changed secrets; return when to look again."""
-        await self.secrets.look()
-        return self.clock.now() + POLL_SECRETS
+async def reload_secrets(secrets: LiveSecrets, clock: Clock) -> datetime:
+    """Reload the secrets that were changed in the database; return when to look again."""
+    await secrets.look()
+    return clock.now() + POLL_SECRETS
 
 
 POLL_DELETED_SECONDS = 2.0

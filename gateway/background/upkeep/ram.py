@@ -61,20 +61,16 @@ class MemoryCeiling:
     limit: Callable[[int | None], None]
     tell: Callable[[str], Awaitable[None]]
     used: Callable[[], int] = resident
-    _seen: MemoryUse | None = field(default=None, init=False)
+    memory: MemoryUse | None = field(default=None, init=False)
+    """The memory at the last look; None before the first."""
     _told: bool = field(default=False, init=False)
-
-    @property
-    def memory(self) -> MemoryUse | None:
-        """The memory at the last look; None before the first."""
-        return self._seen
 
     async def look(self) -> None:
         """Free memory at every look above the ceiling; an episode ends well below it."""
-        before = self._seen is not None and self._seen.shedding
+        before = self.memory is not None and self.memory.shedding
         used, ceiling = self.used(), self.ceiling()
         shedding = used >= ceiling or (before and used >= RELIEVED * ceiling)
-        self._seen = now = MemoryUse(used, ceiling, shedding)
+        self.memory = now = MemoryUse(used, ceiling, shedding)
         if shedding is not before:
             self._change_state(now)
         if used >= ceiling:

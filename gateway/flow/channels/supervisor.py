@@ -55,10 +55,7 @@ class ChannelSpec:
 
 
 def channel_specs(
-    sections: Mapping[str, Mapping[str, JsonValue]],
-    menu: Menu,
-    data: Path,
-    facts: Callable[[str], ChannelFacts],
+    sections: Mapping[str, Mapping[str, JsonValue]], menu: Menu, data: Path, facts: Callable[[str], ChannelFacts]
 ) -> dict[str, ChannelSpec]:
     """The configured channels; `menu` is the slash commands they may show. Raises `ConfigError`.
 

@@ -14,10 +14,8 @@ from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import SessionId
 from gateway.domain.time import Clock
-from gateway.flow.journal.copies import Copies, VerifiedFiles
+from gateway.flow.journal.copies import Copies
 from gateway.flow.journal.copyist import Copyist
-from gateway.flow.journal.places import Places
-from gateway.store.connection.pool import Database
 from gateway.store.transcript import journals
 from gateway.store.transcript.journals import CopyMark, JournalRow
 from gateway.workspace.journal.files import Place, Version, exists, sessions
@@ -38,15 +36,14 @@ log = structlog.get_logger(__name__)
 class Check:
     """Checks files once after each `begin`; `unstored` reads the arrivals in files that the database lacks."""
 
-    database: Database
-    places: Places
     copies: Copies
     copyist: Copyist
-    checked: VerifiedFiles
     clock: Clock
     unstored: Callable[[Sequence[Place]], Awaitable[Found]]
 
     def __post_init__(self) -> None:
+        self._places = self.copies.places
+        self._checked = self.copies.checked
         self._restore: Callable[[Found], Awaitable[None]] | None = None
         self._left: dict[Place, bool] = {}
         """Files that may be wrong, and whether all arrivals in them are stored."""
@@ -61,7 +58,7 @@ class Check:
 
     async def begin(self) -> Found:
         """List the files that changed since the last check. Returns unstored arrivals of the newest."""
-        newest = await self.database.read(journals.newest)
+        newest = await self._places.database.read(journals.newest)
         async with self._looking:
             sizes = await asyncio.to_thread(self._unknown, newest)
             read = itertools.accumulate(itertools.islice(sizes.values(), FIRST_FILES))
@@ -126,27 +123,27 @@ class Check:
         if self._restore is None:
             return False
         if newest is not None and self._complete:
-            self.checked.move(newest)
+            self._checked.move(newest)
         self.copies.learn()
-        await asyncio.to_thread(self.checked.save, self.checked.state())
+        await asyncio.to_thread(self._checked.save, self._checked.state())
         return self._complete and newest is not None
 
     def _unknown(self, newest: CopyMark) -> dict[Place, int]:
         """Session files that may be wrong, with their sizes, the last written first."""
-        self.checked.load(newest)
-        there = [each for root in self.places.roots() for each in _sessions(root)]
-        unknown = sorted(self.checked.unknown(there), key=lambda each: each[1][2], reverse=True)
-        self._quick = sum(written >= self.checked.at for _, (_, _, written, _) in unknown)
+        self._checked.load(newest)
+        there = [each for root in self._places.roots() for each in _sessions(root)]
+        unknown = sorted(self._checked.unknown(there), key=lambda each: each[1][2], reverse=True)
+        self._quick = sum(written >= self._checked.at for _, (_, _, written, _) in unknown)
         return {place: size for place, (_, size, *_) in unknown}
 
     async def _list_lagging(self) -> bool:
         """List files that lack rows or are gone; False while the database is unavailable."""
         last = SessionId(UUID(int=0))
         try:
-            async with self.database.connection() as conn:
-                self._expect(await journals.with_rows_after(conn, self.checked.rows))
+            async with self._places.database.connection() as conn:
+                self._expect(await journals.with_rows_after(conn, self._checked.rows))
             while True:
-                async with self.database.connection() as conn:
+                async with self._places.database.connection() as conn:
                     page = await journals.all_open(conn, last, PAGE)
                 if not page:
                     return True
@@ -157,10 +154,10 @@ class Check:
 
     def _expect(self, lagging: Sequence[JournalRow]) -> None:
         for journal in lagging:
-            self._left.setdefault(self.places.place_of(journal), True)
+            self._left.setdefault(self._places.place_of(journal), True)
 
     def _gone(self, page: Sequence[JournalRow]) -> list[JournalRow]:
-        return [journal for journal in page if not exists(self.places.place_of(journal))]
+        return [journal for journal in page if not exists(self._places.place_of(journal))]
 
 
 def _sessions(root: Path) -> list[tuple[Place, Version]]:

@@ -16,7 +16,6 @@ import structlog
 from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.ids import EntryId, JournalId
 from gateway.flow.journal.places import Places
-from gateway.store.connection.pool import Database
 from gateway.store.transcript import journals
 from gateway.store.transcript.journals import CopyMark, JournalLine, JournalRow, ListedJournal
 from gateway.workspace.files.paths import WorkspaceError
@@ -35,7 +34,6 @@ from gateway.workspace.journal.files import (
     run_path,
     stays,
 )
-from gateway.workspace.journal.writer import JournalWriter
 
 _SHOWN = {
     "assistant": "SupaClaw",
@@ -173,11 +171,9 @@ class _File:
 class Copies:
     """Writes journal files. Its methods raise `OSError` and `WorkspaceError`."""
 
-    def __init__(self, database: Database, places: Places, writer: JournalWriter, checked: VerifiedFiles) -> None:
-        self._database = database
-        self._places = places
-        self._writer = writer
-        self._checked = checked
+    def __init__(self, places: Places, checked: VerifiedFiles) -> None:
+        self.places = places
+        self.checked = checked
         self._files: dict[Place, _File] = {}
         self._indexes: dict[Path, Version | None] = {}
         """Version of each index after the last filing, by root; missing after an interrupted one."""
@@ -191,34 +187,34 @@ class Copies:
     def learn(self) -> None:
         """Record for the next start which files are right."""
         for place, file in self._files.items():
-            self._checked.learn(place, file.right)
+            self.checked.learn(place, file.right)
 
     def release(self, place: Place) -> None:
         """Forget a file after its check."""
         if (file := self._files.pop(place, None)) is not None:
-            self._checked.learn(place, file.right)
+            self.checked.learn(place, file.right)
 
     async def unstored(self, places: Iterable[Place]) -> list[tuple[Arrival, Place]]:
         """The arrivals in these files that the database lacks; unreadable files are skipped."""
         found: list[tuple[Arrival, Place]] = []
         for place in places:
             try:
-                found += [(arrival, place) for arrival in (await self._writer.read(place)).arrivals]
+                found += [(arrival, place) for arrival in (await self.places.writer.read(place)).arrivals]
             except (OSError, WorkspaceError) as exc:
                 log.warning("journal.unreadable", path=str(place.root / place.path), error=str(exc))
-        async with self._database.connection() as conn:
+        async with self.places.database.connection() as conn:
             stored = await journals.known_arrivals(conn, [arrival for arrival, _ in found])
         return [each for each in found if each[0].id not in stored]
 
     async def held(self, place: Place) -> tuple[Content, set[EntryId]]:
         """The content of the file, and its arrivals that are in the database, by id or by key."""
-        held = await self._writer.read(place)
-        async with self._database.connection() as conn:
+        held = await self.places.writer.read(place)
+        async with self.places.database.connection() as conn:
             return held, await journals.known_arrivals(conn, held.arrivals)
 
     async def bring(self, journal: JournalRow, stored: Iterable[EntryId]) -> None:
         """Write every row of the journal into its file, among them those `stored`."""
-        place = self._places.place_of(journal)
+        place = self.places.place_of(journal)
         file = self._files.get(place)
         # A stored arrival without a row here is a duplicate of an earlier one.
         if file is None or not await self._appended(journal, place, file) or not file.ahead.isdisjoint(stored):
@@ -226,14 +222,14 @@ class Copies:
 
     async def put_right(self, journal: JournalRow, done_with: Set[EntryId] = frozenset()) -> None:
         """Write the file again: its rows, and the arrivals that have no row yet."""
-        place = self._places.place_of(journal)
+        place = self.places.place_of(journal)
         self._files.pop(place, None)
         file = self._files[place] = _File()  # from here on `written` records arrivals in it
         try:
             # Arrivals that were stored before the rows are read, but are not among them, belong to another journal.
             _, stored = await self.held(place)
             lines = await self._lines(journal.id)
-            left, file.version = await self._writer.put_right(place, transcribe(lines), stored | done_with)
+            left, file.version = await self.places.writer.put_right(place, transcribe(lines), stored | done_with)
             file.ahead |= left
         except BaseException:
             self._files.pop(place, None)
@@ -244,31 +240,31 @@ class Copies:
 
     async def clear(self, place: Place, done_with: Set[EntryId]) -> None:
         """Delete a file without a session, unless it has something that exists only there."""
-        self._places.forget(place)
+        self.places.forget(place)
         version = await asyncio.to_thread(files.version, place)
         held, stored = await self.held(place)
         if held.intact:
-            await self._writer.remove(place, stored | done_with)
+            await self.places.writer.remove(place, stored | done_with)
         else:
             log.warning("journal.left_over", path=str(place.root / place.path))
-            self._checked.learn(place, None if len(stored | done_with) < len(held.arrivals) else version)
+            self.checked.learn(place, None if len(stored | done_with) < len(held.arrivals) else version)
 
     async def file(self, journal: JournalRow) -> None:
         """Move a closed journal to its final path, unless an arrival in it is not stored yet.
 
         Each step can be repeated, and the database is updated last, so that a crash only repeats the work.
         """
-        place = self._places.place_of(journal)
-        self._places.forget(place)
+        place = self.places.place_of(journal)
+        self.places.forget(place)
         self._files.pop(place, None)
         held, stored = await self.held(place)
         if len(stored) < len(held.arrivals):
             return
         target = await self._target(journal, place)
         index = await self._listed(journal, target)
-        await self._writer.put_right(target, transcribe(await self._lines(journal.id)), set())
-        if target == place or await self._writer.remove(place, stored):
-            await self._database.run_alone(lambda conn: journals.file_away(conn, journal.id, target.path))
+        await self.places.writer.put_right(target, transcribe(await self._lines(journal.id)), set())
+        if target == place or await self.places.writer.remove(place, stored):
+            await self.places.database.run_alone(lambda conn: journals.file_away(conn, journal.id, target.path))
             self._indexes[place.root] = index
             log.info("journal.filed", session_id=str(journal.session_id), path=target.path)
 
@@ -276,7 +272,7 @@ class Copies:
         """The path in `memory/`: by the second of a conversation, the next free one if it is taken; runs lie deeper."""
         if stays(journal.path):
             return place
-        async with self._database.connection() as conn:
+        async with self.places.database.connection() as conn:
             if await journals.unattended(conn, journal.session_id):
                 return Place(place.root, run_path(journal.opened_at, journal.id))
             second = began(journal.path)
@@ -292,22 +288,22 @@ class Copies:
             path = target.path if row.path == journal.path else row.path
             return IndexLine(began(path), row.channel, row.summary)
 
-        own = await self._database.read(lambda conn: journals.listed(conn, journal, others=False))
-        if not own or (left := await self._writer.extend(index, render_line(line(own[0])), left)):
+        own = await self.places.database.read(lambda conn: journals.listed(conn, journal, others=False))
+        if not own or (left := await self.places.writer.extend(index, render_line(line(own[0])), left)):
             return left
-        listed = await self._database.read(lambda conn: journals.listed(conn, journal))
-        return await self._writer.write(index, render_index([line(row) for row in listed]))
+        listed = await self.places.database.read(lambda conn: journals.listed(conn, journal))
+        return await self.places.writer.write(index, render_index([line(row) for row in listed]))
 
     async def _appended(self, journal: JournalRow, place: Place, file: _File) -> bool:
         """Append the missing rows; False if the file is gone."""
         lines = await self._lines(journal.id, file.mark)
         try:
             if missing := [line for line in lines if line.entry_id not in file.ahead]:
-                file.written(await self._writer.append(place, transcribe(missing)))
+                file.written(await self.places.writer.append(place, transcribe(missing)))
         except FileNotFoundError:
             return False
         file.brought(lines)
         return True
 
     async def _lines(self, journal: JournalId, after: CopyMark | None = None) -> list[JournalLine]:
-        return await self._database.read(lambda conn: journals.lines(conn, journal, after or CopyMark()))
+        return await self.places.database.read(lambda conn: journals.lines(conn, journal, after or CopyMark()))

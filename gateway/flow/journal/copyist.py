@@ -11,14 +11,12 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import EntryId, SessionId
 from gateway.domain.time import Clock
 from gateway.flow.journal.copies import Copies
-from gateway.flow.journal.places import Places
 from gateway.flow.signals import Wakeup
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection
 from gateway.store.transcript import journals, sessions
 from gateway.store.transcript.journals import JournalRow, UnopenedJournal
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.journal.files import Place, summarise
-from gateway.workspace.journal.writer import JournalWriter
 
 AT_ONCE = 25
 GATHER = 0.25
@@ -31,11 +29,9 @@ log = structlog.get_logger(__name__)
 class Copyist:
     """Copies changed sessions and files, one at a time; failures are retried."""
 
-    def __init__(self, database: Database, places: Places, writer: JournalWriter, copies: Copies, clock: Clock) -> None:
-        self._database = database
-        self._places = places
-        self._writer = writer
+    def __init__(self, copies: Copies, clock: Clock) -> None:
         self._copies = copies
+        self._places = copies.places
         self._clock = clock
         self._due: dict[SessionId | Place, set[tuple[EntryId, Place | None]]] = {}
         self._rewritten: set[SessionId] = set()
@@ -91,14 +87,14 @@ class Copyist:
                 return False
 
     async def _round(self, everything: bool) -> bool:
-        unopened = await self._database.read(lambda conn: journals.unopened(conn, AT_ONCE)) if everything else []
+        unopened = await self._places.database.read(lambda conn: journals.unopened(conn, AT_ONCE)) if everything else []
         for left in unopened:
             self._due.setdefault(left.session_id, set())
         for kind in (UUID, Place):  # a session may queue a file
             for what in [each for each in self._due if isinstance(each, kind)]:
                 await self._tried(what, self._done(what))
         look, self._closed = everything or self._closed, False
-        unfiled = await self._database.read(lambda conn: journals.unfiled(conn, AT_ONCE)) if look else []
+        unfiled = await self._places.database.read(lambda conn: journals.unfiled(conn, AT_ONCE)) if look else []
         filed = [await self._tried(journal.path, self._copies.file(journal)) for journal in unfiled]
         return not self._due and all(filed) and max(len(unopened), len(unfiled)) < AT_ONCE
 
@@ -145,16 +141,16 @@ class Copyist:
 
     async def _open(self, session: SessionId, stored: list[EntryId]) -> JournalRow | None:
         """The session's open journal, opened now if rows need one; None if it has no rows to copy."""
-        async with self._database.connection() as conn:
+        async with self._places.database.connection() as conn:
             journal = await journals.open_for(conn, session)
             unopened = [] if journal else await journals.unopened(conn, 1, session)
         return await self._begin(unopened[0], stored) if unopened else journal
 
     async def _begin(self, unopened: UnopenedJournal, stored: list[EntryId]) -> JournalRow | None:
-        place = await self._writer.create(self._places.root_of(unopened.principal_id), unopened.since)
-        journal = await self._database.run(lambda tx: _begin(tx, unopened, place.path, stored))
+        place = await self._places.writer.create(self._places.root_of(unopened.principal_id), unopened.since)
+        journal = await self._places.database.run(lambda tx: _begin(tx, unopened, place.path, stored))
         if journal is None or journal.path != place.path:
-            await self._writer.remove(place, set())
+            await self._places.writer.remove(place, set())
         return journal
 
 

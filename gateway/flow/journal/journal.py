@@ -44,10 +44,9 @@ class Journal:
     def __init__(self, database: Database, people: People, workspace: Path, data: Path, clock: Clock) -> None:
         self._writer = JournalWriter(data / "keys" / "journal", data / "journal" / "damaged")
         self._places = Places(database, people, self._writer, workspace, data / "principals")
-        checked = VerifiedFiles(data / "journal" / "checked")
-        self._copies = Copies(database, self._places, self._writer, checked)
-        self._copyist = Copyist(database, self._places, self._writer, self._copies, clock)
-        self.check = Check(database, self._places, self._copies, self._copyist, checked, clock, self._unstored_in)
+        self._copies = Copies(self._places, VerifiedFiles(data / "journal" / "checked"))
+        self._copyist = Copyist(self._copies, clock)
+        self.check = Check(self._copies, self._copyist, clock, self._unstored_in)
         self._database = database
         self._clock = clock
         self._open: set[EntryId] = set()

@@ -9,7 +9,6 @@ from gateway.domain.principals import Label
 from gateway.domain.text import marks
 from gateway.flow.outbound.parts import record_file
 from gateway.flow.outbound.proactive import HandedOver, ProactiveMessages
-from gateway.flow.outbound.sender import Outbound
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses
 from gateway.store.delivery.addresses import AddressRow
@@ -30,9 +29,8 @@ MAX_FILE = 100_000_000
 class SendTool:
     """Stores a message in the session of one of a principal's addresses and has it sent there."""
 
-    def __init__(self, database: Database, outbound: Outbound, proactive: ProactiveMessages) -> None:
+    def __init__(self, database: Database, proactive: ProactiveMessages) -> None:
         self._runs = database
-        self._outbound = outbound
         self._proactive = proactive
 
     def of(self, database: Database, principal: PrincipalId, workspace: Workspace, own: Label) -> Post:
@@ -74,7 +72,7 @@ class SendTool:
         return at
 
     async def _measured(self, workspace: Workspace, path: str, at: AddressRow) -> Written:
-        channel = self._outbound.channel(at)
+        channel = self._proactive.outbound.channel(at)
         most = channel.capabilities.max_file if channel else MAX_FILE
         if not most:
             raise ToolFailed.own("no_files", f"{at.channel} takes no files; send a message that says where it is.")

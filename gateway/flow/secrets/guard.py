@@ -3,7 +3,6 @@
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 
 import structlog
 
@@ -17,21 +16,12 @@ Clean = Callable[[str], str]
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class LeakGuard:
-    """Cleans texts; costs nothing without secrets."""
-
-    leaks: Leaks
-
-    def at(self, where: str) -> Clean:
-        """The cleaner for one place, which the log names."""
-        return partial(self._cleaned, where)
-
-    def _cleaned(self, where: str, text: str) -> str:
-        text, found = self.leaks.clean(text)
-        if found:
-            log.warning("secrets.leak_stopped", where=where, secrets=sorted(found))
-        return text
+def cleaned(leaks: Leaks, where: str, text: str) -> str:
+    """The text without live secrets; the log names the place. Costs nothing without secrets."""
+    text, found = leaks.clean(text)
+    if found:
+        log.warning("secrets.leak_stopped", where=where, secrets=sorted(found))
+    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from gateway.agent.conversation.context import own_words
 from gateway.agent.limits import TREE_USD, dollars, used_up
@@ -50,8 +51,9 @@ class TaskFolder:
     path: str
 
     @classmethod
-    def of(cls, workspace: Workspace, master: TaskId, task: TaskId) -> "TaskFolder":
+    async def of(cls, database: Database, workspace: Workspace, task: TaskId) -> "TaskFolder":
         """The folder in this workspace, below `FILES`."""
+        master = await database.read(lambda conn: trees.master_of(conn, task))
         return cls(workspace, f"{FILES}/{master}/{task}")
 
     def hint(self, tools: Set[str] | None) -> str:
@@ -82,28 +84,35 @@ AGENTS = "Agents for create_subtask and handoff:"
 LONGEST_WORD = 20
 NO_AGENT = "there is no agent {}, or its file is wrong or switched off"
 
+AgentModel: TypeAlias = Callable[[str | None, float, int | None], SizedModel | None]
+"""The model of an agent of a task tree, by its name, temperature and token limit; None if none is connected."""
+
 
 @dataclass(frozen=True, slots=True)
-class NodeRuns:
-    """Runs the turns of nodes; the caller stores how a node ended."""
+class NodeRun:
+    """One run of a node; the caller stores how the node ended."""
 
     engine: Engine
     agents: AgentParts
-    model: Callable[[str | None, float, int | None], SizedModel | None]
+    model: AgentModel
+    run: Claim
+    assignment: Assignment
+    folder: TaskFolder
 
-    async def run(self, run: Claim, assignment: Assignment, opened: OpenedTurn) -> tuple[OpenedTurn, TurnResult] | None:
-        """How the node ended; None if it waits, is to be run again, or has ended already. Raises `RunLost`."""
-        folder = await self._folder(run)
+    async def ended(self, opened: OpenedTurn) -> tuple[OpenedTurn, TurnResult] | None:
+        """Run its turns. Returns how it ended; None if it waits, is to be run again, or has ended already.
+
+        Raises `RunLost`.
+        """
         doubts = Doubts(self.engine, self.agents.questions)
         while True:
-            agents = await self._usable(run)
-            if (agent := agents.get(run.agent)) is None:
-                return opened, TurnResult.failed(NO_AGENT.format(run.agent))
-            part = await self._part(run, agent, agents, folder, assignment.fork)
-            turn = await self.agents.runner.begin(opened.with_agent(part))
-            step = await doubts.settle(turn, assignment)
+            agents = await self._usable()
+            if (agent := agents.get(self.run.agent)) is None:
+                return opened, TurnResult.failed(NO_AGENT.format(self.run.agent))
+            turn = await self.agents.runner.begin(opened.with_agent(await self._part(agent, agents)))
+            step = await doubts.settle(turn, self.assignment)
             if not isinstance(step, NextStep | TurnResult):
-                step = await self._turned(turn, assignment, agent, folder, step)
+                step = await self._turned(turn, agent, step)
             match step:
                 case NextStep.GO_ON:
                     again = await self.engine.database.run(turn.opened.opening.open)
@@ -118,77 +127,67 @@ class NodeRuns:
                 case ended:
                     return turn.opened, ended
 
-    async def _turned(
-        self, turn: Turn, assignment: Assignment, agent: AgentFile, folder: TaskFolder, allowed: RepeatApprovals
-    ) -> NextStep | TurnResult:
-        opened = turn.opened
-        result = await self._turn(turn, agent, assignment.model, allowed)
-        if assignment.fork is None:
-            await folder.note(self.engine.database, opened.opening)
+    async def _turned(self, turn: Turn, agent: AgentFile, allowed: RepeatApprovals) -> NextStep | TurnResult:
+        result = await self._turn(turn, agent, allowed)
+        if self.assignment.fork is None:
+            await self.folder.note(self.engine.database, turn.opened.opening)
         # A subtask or the parent may run on another machine.
-        await self.agents.file_sync.after_turn(opened.run.principal_id)
+        await self.agents.file_sync.after_turn(self.run.principal_id)
         self.engine.failpoints.reach(Step.NODE_TURNED)
-        return await self._follow_up(opened, assignment, agent, result)
+        return await self._follow_up(turn.opened, agent, result)
 
-    def _registry(self, run: Claim) -> Agents:
-        return self.agents.environments.of(run.principal_id).agents
+    @property
+    def _registry(self) -> Agents:
+        return self.agents.environments.of(self.run.principal_id).agents
 
-    async def _usable(self, run: Claim) -> dict[str, AgentFile]:
+    async def _usable(self) -> dict[str, AgentFile]:
         """The agents that the person of this run may use, by slug."""
-        owner = self.engine.people.is_owner(run.principal_id)
-        return {each.slug: each if owner else each.of_member for each in await self._registry(run).usable()}
+        owner = self.engine.people.is_owner(self.run.principal_id)
+        return {each.slug: each if owner else each.of_member for each in await self._registry.usable()}
 
-    async def _folder(self, run: Claim) -> TaskFolder:
-        master = await self.engine.database.read(lambda conn: trees.master_of(conn, run.id))
-        return TaskFolder.of(self.agents.environments.of(run.principal_id).workspace, master, run.id)
-
-    async def _part(
-        self, run: Claim, agent: AgentFile, agents: Mapping[str, AgentFile], folder: TaskFolder, fork: TaskId | None
-    ) -> AgentPart:
-        part = chat_part(agent, await self._registry(run).label(agent), agent.skills or ())
-        others = [await self._offered(run, other) for slug, other in agents.items() if slug != run.agent]
+    async def _part(self, agent: AgentFile, agents: Mapping[str, AgentFile]) -> AgentPart:
+        part = chat_part(agent, await self._registry.label(agent), agent.skills or ())
+        others = [await self._offered(other) for slug, other in agents.items() if slug != self.run.agent]
         heading = [own_words(AGENTS)] if others else []
-        parts = (*part.parts, *heading, *others, own_words(folder.hint(part.tools)))
-        return replace(part, parts=parts, fork=fork, system_tools=SYSTEM_TOOL_SPECS)
+        parts = (*part.parts, *heading, *others, own_words(self.folder.hint(part.tools)))
+        return replace(part, parts=parts, fork=self.assignment.fork, system_tools=SYSTEM_TOOL_SPECS)
 
-    async def _offered(self, run: Claim, agent: AgentFile) -> PromptPart:
+    async def _offered(self, agent: AgentFile) -> PromptPart:
         """An agent that another may give work to; only the first word of its name is told if its file is left out."""
-        label, name = await self._registry(run).label(agent), re.split(r"\W", agent.slug[:LONGEST_WORD])[0]
+        label, name = await self._registry.label(agent), re.split(r"\W", agent.slug[:LONGEST_WORD])[0]
         text = f"- {agent.slug}: {agent.head.description}"
         return PromptPart(text, label, f"the agent {name}", agent.path, agent.sha256)
 
-    async def _turn(
-        self, turn: Turn, agent: AgentFile, other: str | None, allowed: RepeatApprovals
-    ) -> TurnResult | None:
+    async def _turn(self, turn: Turn, agent: AgentFile, allowed: RepeatApprovals) -> TurnResult | None:
         """The agent's answer; None if a system call of an earlier run has to be carried out first."""
         pending = turn.opened.pending()
         if pending and all(intent.handed for intent in pending):
             return None
-        head = agent.head
+        head, other = agent.head, self.assignment.model
         tuned = agent.slug != MAIN or other is not None
         model = self.model(other or agent.model, head.temperature, head.max_tokens) if tuned else None
         return await self.agents.runner.answer(turn, model=model, allowed=allowed)
 
     async def _follow_up(
-        self, opened: OpenedTurn, assignment: Assignment, agent: AgentFile, result: TurnResult | None
+        self, opened: OpenedTurn, agent: AgentFile, result: TurnResult | None
     ) -> NextStep | TurnResult:
         """Carry out the system calls of the turn; without any it was the node's last."""
-        run, clock = opened.run, self.engine.clock
+        run, clock = self.run, self.engine.clock
         calls = await self.engine.database.read(lambda conn: tool_calls.handed_open(conn, opened.session, run.id))
         if result is not None and result.limit == TREE_USD:
-            return await self.engine.database.run(lambda tx: self._out_of_budget(tx, opened, assignment))
+            return await self.engine.database.run(lambda tx: self._out_of_budget(tx, opened))
         if not calls:
             return NextStep.GO_ON if result is None else _ended(result)
         skills = {call.ordinal or 0: await self._skill(agent, call) for call in calls if call.tool == "load_skill"}
         label = opened.label if result is None else result.label
-        usable, labels = await self._usable(run), self._registry(run)
+        usable, labels = await self._usable(), self._registry
         offered = {slug for slug, each in usable.items() if await labels.label(each) <= label}
 
         async def act(tx: Connection) -> NextStep | NodeCompleted | ReviewUnanswered:
             session = await sessions.lock_for(tx, opened.session, run)
             await tasks.progress(tx, run)
             lasts = self.agents.questions.settings().expire
-            acts = SystemCalls(tx, run, assignment, session, offered, skills, clock.now(), lasts)
+            acts = SystemCalls(tx, run, self.assignment, session, offered, skills, clock.now(), lasts)
             return await acts.carry_out(calls)
 
         done = await self.engine.database.run(act)
@@ -215,9 +214,9 @@ class NodeRuns:
         others = [path for path in sorted(files) if path != manifest(files)]
         return {"name": wanted.name, "instructions": skill_of(files).body, "files": others}
 
-    async def _out_of_budget(self, tx: Connection, opened: OpenedTurn, assignment: Assignment) -> NextStep | TurnResult:
+    async def _out_of_budget(self, tx: Connection, opened: OpenedTurn) -> NextStep | TurnResult:
         """Ask once for the whole tree whether its budget may be raised; all of its runs wait for the answer."""
-        run = opened.run
+        run, assignment = self.run, self.assignment
         await sessions.lock_for(tx, opened.session, run)
         place = await trees.place(tx, run.id)
         await trees.size(tx, place.master)  # one run of the tree at a time

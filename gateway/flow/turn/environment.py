@@ -55,9 +55,8 @@ MakeSource: TypeAlias = Callable[[PrincipalId, bool, Workspace], ToolSource]
 
 @dataclass(frozen=True)
 class AgentEnvironment:
-    """The environment of one principal's turns; `home` are the owner's files, with the persona files."""
+    """The environment of one principal's turns."""
 
-    home: Workspace
     workspace: Workspace
     toolbox: Toolbox
     personas: Persona
@@ -103,10 +102,10 @@ class AgentEnvironment:
 
     async def persona_parts(self) -> tuple[PromptPart, ...]:
         """The persona files as parts of a prompt, HEARTBEAT.md last. Free once the files are known to be trusted."""
-        persona = self.persona()
+        persona, home = self.persona(), self.personas.workspace
         *shared, beat = persona.shared
         own = await _part(persona.own, self.workspace, shared=False)
-        return (*[await _part(each, self.home) for each in shared], own, await _part(beat, self.home))
+        return (*[await _part(each, home) for each in shared], own, await _part(beat, home))
 
     @cached_property
     def schema_tokens(self) -> int:
@@ -281,16 +280,7 @@ class AgentEnvironments:
             fill=plans.fill if plans else None,
         )
         return AgentEnvironment(
-            self.workspaces.own,
-            workspace,
-            toolbox,
-            self._personas,
-            zone,
-            locks,
-            todo,
-            self.leaks,
-            agents=agents,
-            skills=skills,
+            workspace, toolbox, self._personas, zone, locks, todo, self.leaks, agents, skills=skills
         )
 
     def _zone(self, workspace: Workspace, owner: bool) -> str | None:

@@ -15,9 +15,9 @@ from gateway.agent.memory.search import MemoryQuery
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.model import ModelsExhausted, PromptPart, Reply
 from gateway.domain.conversation.transcript import Answered, AssistantText, ModelReplied, Notice
-from gateway.domain.ids import MessageId, SessionId
+from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label, Role
-from gateway.domain.work.tasks import Claim, Status, TurnResult
+from gateway.domain.work.tasks import Status, TurnResult
 from gateway.flow.approvals.questions import Questions
 from gateway.flow.engine import Engine
 from gateway.flow.files.sync import FileSync
@@ -29,7 +29,7 @@ from gateway.flow.turn.compaction import Compactor
 from gateway.flow.turn.environment import AgentEnvironments
 from gateway.flow.turn.loop import SizedModel, Turn, TurnLoop
 from gateway.flow.turn.memory import TurnMemory
-from gateway.flow.turn.opening import OpenedTurn, raise_label
+from gateway.flow.turn.opening import OpenedChat, OpenedTurn, raise_label
 from gateway.flow.turn.steps import Fence, LiveSink, Sink, StepSink
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
@@ -94,7 +94,7 @@ class TurnRunner:
             limits = replace(limits, usd=opened.agent.usd)
         tree = opened.agent is not None
         budgeted = BudgetedModel(model or self.models(), self.budgets, opened.run, opened.principal.role, tree=tree)
-        stored = StepSink(turn.fence, opened.run, opened.session, opened.label, self.engine.failpoints)
+        stored = StepSink(turn.fence, opened.session, opened.label, self.engine.failpoints)
         sinks = (stored, LiveSink(self.engine.live, opened.session), *sinks)
         while True:
             try:
@@ -201,21 +201,15 @@ class RunFinisher:
     proactive: ProactiveMessages
 
     async def finish(
-        self,
-        run: Claim,
-        session: SessionId,
-        result: TurnResult,
-        store: StoreOutcome,
-        *,
-        at: AddressRow | None = None,
-        destination: Destination | None = None,
+        self, opened: OpenedTurn, result: TurnResult, store: StoreOutcome, destination: Destination | None = None
     ) -> RunOutcome:
-        """`at` is the chat that the session belongs to. Raises `RunLost`; then nothing is stored."""
+        """Store the end; raises `RunLost`, with nothing stored."""
+        run = opened.run
 
         async def work(tx: Connection) -> tuple[MessageRow, RunOutcome]:
             to = await destination(tx) if destination else None
-            label = await sessions.lock_for(tx, session, run)
-            answer = await _store(tx, run, session, result, label, at)
+            label = await sessions.lock_for(tx, opened.session, run)
+            answer = await _store(tx, opened, result, label)
             finished = await store(tx, answer, to)
             if finished.status is None:
                 await tasks.renew(tx, run)
@@ -225,37 +219,36 @@ class RunFinisher:
             return answer, finished
 
         answer, finished = await self.engine.database.run(work)
-        self.ended(run, session, answer.id, finished.status)
+        self.ended(opened, answer.id, finished.status)
         if finished.sent is not None:
             self.proactive.committed(finished.sent)
         return finished
 
-    async def answer(
-        self, run: Claim, session: SessionId, result: TurnResult, at: AddressRow, parts: Sequence[OutboxPart]
-    ) -> bool:
+    async def answer(self, opened: OpenedChat, result: TurnResult, parts: Sequence[OutboxPart]) -> bool:
         """End the run of a chat in one statement; False if it has to `finish` the longer way. Raises `RunLost`."""
-        answer = partial(tasks.answer, run=run, session=session, result=result, address=at.id, parts=parts)
+        at, session = opened.at.id, opened.session
+        answer = partial(tasks.answer, run=opened.run, session=session, result=result, address=at, parts=parts)
         stored = await self.engine.database.run_alone(answer)
         if stored is not None:
-            self.ended(run, session, stored, result.status)
+            self.ended(opened, stored, result.status)
         return stored is not None
 
-    def ended(self, run: Claim, session: SessionId, answer: MessageId, status: Status | None) -> None:
+    def ended(self, opened: OpenedTurn, answer: MessageId, status: Status | None) -> None:
         """Tell everybody about a committed end."""
+        run, live = opened.run, self.engine.live
         self.engine.failpoints.reach(Step.ANSWER_COMMITTED)
         says = status.value if status else "goes on"
         log.info("run.finished", kind=run.kind, task_id=str(run.id), message_id=answer, status=says)
-        self.engine.live.publish(session, MessageStored(answer))
-        self.engine.live.publish(session, TurnEnded(run))  # at once, else the answer is shown beside its draft
+        live.publish(opened.session, MessageStored(answer))
+        live.publish(opened.session, TurnEnded(run))  # at once, else the answer is shown beside its draft
         self.engine.signals.outbox.set()
 
 
-async def _store(
-    tx: Connection, run: Claim, session: SessionId, result: TurnResult, label: Label, at: AddressRow | None
-) -> MessageRow:
+async def _store(tx: Connection, opened: OpenedTurn, result: TurnResult, label: Label) -> MessageRow:
     """Add the result to the session, which is locked, as the answer to its open messages; record the costs."""
-    say = partial(messages.say, tx, session, run.principal_id, result.entry, label=label, origin=result.origin)
-    answer = await say(address=at.id if at else None, task=run.id, answers=True, remembered=result.reminded)
+    run, address = opened.run, opened.at.id if opened.at else None
+    say = partial(messages.say, tx, opened.session, run.principal_id, result.entry, label=label, origin=result.origin)
+    answer = await say(address=address, task=run.id, answers=True, remembered=result.reminded)
     if result.reply is not None:
         await steps.model_called(tx, run, result.reply, answer.id)
     return answer

@@ -7,6 +7,7 @@ remains: a process that is suspended in that second, between reading the clock a
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, assert_never
 
 import structlog
@@ -40,16 +41,13 @@ class Fence:
     _renewed: float | None = None
     _unanswered: float | None = None
 
-    async def commit(self, write: Callable[[Connection], Awaitable[None]]) -> None:
-        """Run `write`, which must call `tasks.progress`, in one transaction; raises `RunLost`."""
-        began = self.clock()
-        await self.database.run(write)
-        self._renewed = began
+    async def commit(self, write: Callable[[Connection], Awaitable[None]], *, single: bool = False) -> None:
+        """Run `write`, which must call `tasks.progress`, in one transaction; raises `RunLost`.
 
-    async def commit_alone(self, write: Callable[[Connection], Awaitable[None]]) -> None:
-        """The same for a single statement, which renews the lease itself."""
+        `single`: by one statement, which renews the lease itself.
+        """
         began = self.clock()
-        await self.database.run_alone(write)
+        await (self.database.run_alone if single else self.database.run)(write)
         self._renewed = began
 
     async def cross(self) -> None:
@@ -104,7 +102,6 @@ class StepSink:
     """
 
     fence: Fence
-    run: Claim
     session: SessionId
     label: Label
     failpoints: Failpoints
@@ -115,14 +112,14 @@ class StepSink:
             case ModelReplied():
                 self.failpoints.reach(Step.MODEL_REPLIED)
                 if event.intents:
-                    await self.fence.commit_alone(
-                        lambda tx: tasks.step_called(tx, self.run, self.session, event, self.label)
-                    )
+                    called = partial(tasks.step_called, run=self.fence.run, session=self.session, event=event)
+                    await self.fence.commit(partial(called, label=self.label), single=True)
                     self.failpoints.reach(Step.STEP_COMMITTED)
             case ToolFinished():
                 self.failpoints.reach(Step.TOOL_RAN)
                 label = max(self.label, event.label)
-                await self.fence.commit_alone(lambda tx: tasks.step_concluded(tx, self.run, self.session, event, label))
+                ended = partial(tasks.step_concluded, run=self.fence.run, session=self.session, done=event, label=label)
+                await self.fence.commit(ended, single=True)
                 self.label = label
                 self.failpoints.reach(Step.RESULT_COMMITTED)
             case Steered():
@@ -135,8 +132,8 @@ class StepSink:
                 assert_never(event)
 
     async def _drop(self, tx: Connection, reply: Reply) -> None:
-        await tasks.progress(tx, self.run, self.session)
-        await steps.model_called(tx, self.run, reply)
+        await tasks.progress(tx, self.fence.run, self.session)
+        await steps.model_called(tx, self.fence.run, reply)
 
 
 class LiveSink:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.background.budgets import FREE_ROWS, EmbeddingApproval, estimate_embedding
+from gateway.background.budgets import FREE_ROWS, estimate_embedding, may_embed
 from gateway.background.upkeep.memory_index import (
     GATHER_SECONDS,
     MIN_BATCH,
@@ -86,7 +87,7 @@ class Job:
         """As after a restart."""
         people = SimpleNamespace(owner=SimpleNamespace(id=self.world.principal))
         engine = engine_on(self.world.database, people=people, clock=self.clock)
-        self.work = Indexing(engine, lambda: self.embedder, no_files, EmbeddingApproval(engine).allowed)
+        self.work = Indexing(engine, lambda: self.embedder, no_files, partial(may_embed, engine))
 
     async def look(self) -> datetime | None:
         """Twice, so that what gathers has gathered."""
