@@ -63,7 +63,7 @@ async def _raised(ctx: CommandContext, accounts: Accounts, unpriced: Unpriced) -
             await budgets.raise_limit(ctx.tx, period, ctx.clock.now(), account.spent)
             done.append(f"{WORDS[period]}: another {dollars(limit)}, {dollars(account.spent + limit)} in all.")
     if (tokens := ctx.services.limits().day_tokens) and used_up(unpriced.tokens, tokens + unpriced.extra):
-        await budgets.raise_tokens(ctx.tx, ctx.clock.now(), unpriced.tokens)
+        await budgets.raise_limit(ctx.tx, "tokens", ctx.clock.now(), unpriced.tokens)
         done.append(f"Today: another {tokens:,} tokens of models without a price.")
     if not done:
         return f"No limit is used up, so there's nothing to raise.\n{await _overview(ctx, accounts, unpriced)}"

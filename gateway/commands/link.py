@@ -30,7 +30,7 @@ async def run(ctx: CommandContext) -> CommandReply:
         case ["join", code]:
             return decided(await accounts.join(ctx.tx, ctx.at.principal_id, code), "{} is now one of your accounts.")
         case ["deny", code]:
-            return decided(await accounts.refuse(ctx.tx, ctx.at.principal_id, code), "{} is not linked.")
+            return decided(await accounts.settle(ctx.tx, ctx.at.principal_id, code), "{} is not linked.")
         case _:
             return await _join(ctx, ctx.argument)
 

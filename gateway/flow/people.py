@@ -202,7 +202,7 @@ class Pairing:
 
         async def work(tx: Connection) -> AccountClaim | CodeRefusal:
             owner = await principals.owner(tx)
-            settle = accounts.join if join else accounts.refuse
+            settle = accounts.join if join else accounts.settle
             return await settle(tx, owner.id, code) if owner else CodeRefusal.WRONG
 
         await self._settled(await self._database.run(work))

@@ -55,6 +55,15 @@ _MAGIC: tuple[tuple[bytes, FileKind, str], ...] = (
     (rb".{257}ustar", "archive", "application/x-tar"),
     (rb"7z\xbc\xaf\x27\x1c", "archive", "application/x-7z-compressed"),
     (rb"Rar!", "archive", "application/vnd.rar"),
+    (rb"RIFF....WAVE|RF64....WAVE", "audio", "audio/wav"),
+    (rb"fLaC", "audio", "audio/flac"),
+    (rb"\xff[\xf0\xf1\xf8\xf9]", "audio", "audio/aac"),
+    # A frame of layer III or II whose bit rate and sample rate exist.
+    (rb"ID3|\xff[\xe2\xe3\xf2-\xf5\xfa-\xfd][\x10-\x1b\x20-\x2b\x30-\xeb]", "audio", "audio/mpeg"),
+    (rb"#!AMR", "audio", "audio/amr"),
+    (rb"caff\0", "audio", "audio/x-caf"),
+    (rb"FORM....AIF[FC]", "audio", "audio/aiff"),
+    (rb"MThd", "audio", "audio/midi"),
 )
 _OFFICE: tuple[tuple[str, FileType], ...] = (
     ("word/", FileType("document", f"{OFFICE}wordprocessingml.document")),
@@ -151,24 +160,12 @@ def _text(text: str, extension: str) -> FileType:
 
 MAX_MOOV_BYTES = 2 * 1024**2
 
-
-_AUDIO: tuple[tuple[bytes, str], ...] = (
-    (rb"RIFF....WAVE|RF64....WAVE", "audio/wav"),
-    (rb"fLaC", "audio/flac"),
-    (rb"\xff[\xf0\xf1\xf8\xf9]", "audio/aac"),
-    # A frame of layer III or II whose bit rate and sample rate exist.
-    (rb"ID3|\xff[\xe2\xe3\xf2-\xf5\xfa-\xfd][\x10-\x1b\x20-\x2b\x30-\xeb]", "audio/mpeg"),
-    (rb"#!AMR", "audio/amr"),
-    (rb"caff\0", "audio/x-caf"),
-    (rb"FORM....AIF[FC]", "audio/aiff"),
-    (rb"MThd", "audio/midi"),
-)
 _ASF = b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"
 _ASF_VIDEO = b"\xc0\xef\x19\xbc\x4d\x5b\xcf\x11"
 
 
 def _recording(source: Path, head: bytes) -> FileType | None:
-    """The kind of recording; None if it is none. `head` is its beginning."""
+    """The kind of recording in a container of either kind; None if it is none. `head` is its beginning."""
     if head[4:8] == b"ftyp":
         return _movie(source, head[8:12])
     if head.startswith(b"OggS"):
@@ -180,8 +177,7 @@ def _recording(source: Path, head: bytes) -> FileType | None:
     if head.startswith(_ASF):
         film = _ASF_VIDEO in head
         return FileType("video", "video/x-ms-wmv") if film else FileType("audio", "audio/x-ms-wma")
-    found = (mime for magic, mime in _AUDIO if re.match(magic, head, re.DOTALL))
-    return next((FileType("audio", mime) for mime in found), None)
+    return None
 
 
 def _movie(source: Path, brand: bytes) -> FileType:

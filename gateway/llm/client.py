@@ -204,7 +204,7 @@ class ModelClient:
             raise ModelError(error.kind, message, status=error.status, retry_after=error.retry_after) from error
 
     def _prompt_room(self, model: str) -> int:
-        window = self._services.prices.window(model)
+        window = self._services.prices.of(model).window
         return max(window - self._longest, window - window // ANSWER_SHARE)
 
 

@@ -78,40 +78,20 @@ class ModelError(SupaclawError):
         return self if words == self.words else replace(self, kind=_kind(self.status, self.code, words), words=words)
 
 
-_BY_CODE = {
-    "context_length_exceeded": ErrorKind.CONTEXT_LENGTH,
-    "string_above_max_length": ErrorKind.CONTEXT_LENGTH,
-    "request_too_large": ErrorKind.CONTEXT_LENGTH,
-    "insufficient_quota": ErrorKind.NO_CREDIT,
-    "billing_error": ErrorKind.NO_CREDIT,
-    "overloaded_error": ErrorKind.OVERLOADED,
-    "invalid_api_key": ErrorKind.AUTH,
-    "authentication_error": ErrorKind.AUTH,
-    "permission_error": ErrorKind.AUTH,
-    "model_not_found": ErrorKind.UNKNOWN_MODEL,
-    "not_found_error": ErrorKind.UNKNOWN_MODEL,
-    "content_filter": ErrorKind.CONTENT,
-    "content_policy_violation": ErrorKind.CONTENT,
-    "PERMISSION_DENIED": ErrorKind.AUTH,
-    "UNAUTHENTICATED": ErrorKind.AUTH,
+_GOOGLE_REFUSALS = ("PERMISSION_DENIED", "UNAUTHENTICATED")
+_TOLD_BY: Mapping[ErrorKind, Sequence[int | str]] = {
+    ErrorKind.RATE_LIMIT: (429,),
+    ErrorKind.OVERLOADED: (498, 503, 529, "overloaded_error"),
+    ErrorKind.AUTH: (401, 403, "invalid_api_key", "authentication_error", "permission_error", *_GOOGLE_REFUSALS),
+    ErrorKind.NO_CREDIT: (402, "insufficient_quota", "billing_error"),
+    ErrorKind.UNKNOWN_MODEL: (404, 410, "model_not_found", "not_found_error"),
+    ErrorKind.CONTEXT_LENGTH: (413, "context_length_exceeded", "string_above_max_length", "request_too_large"),
+    ErrorKind.CONTENT: ("content_filter", "content_policy_violation"),
+    ErrorKind.BAD_REQUEST: (400,),
+    ErrorKind.SERVER: (408, 409, 425),
 }
-
-_BY_STATUS = {
-    400: ErrorKind.BAD_REQUEST,
-    401: ErrorKind.AUTH,
-    402: ErrorKind.NO_CREDIT,
-    403: ErrorKind.AUTH,
-    404: ErrorKind.UNKNOWN_MODEL,
-    408: ErrorKind.SERVER,
-    409: ErrorKind.SERVER,
-    410: ErrorKind.UNKNOWN_MODEL,
-    413: ErrorKind.CONTEXT_LENGTH,
-    425: ErrorKind.SERVER,
-    429: ErrorKind.RATE_LIMIT,
-    498: ErrorKind.OVERLOADED,
-    503: ErrorKind.OVERLOADED,
-    529: ErrorKind.OVERLOADED,
-}
+"""The HTTP statuses and the codes that mean a kind."""
+_KINDS = {told: kind for kind, each in _TOLD_BY.items() for told in each}
 
 _TOO_LONG = re.compile(
     r"context.?(length|window|limit|size)|input token count|input length"
@@ -175,14 +155,14 @@ def classify(
 
 
 def _kind(status: int | None, code: str | None, message: str) -> ErrorKind:
-    if code in _BY_CODE:
-        return _BY_CODE[code]
+    if code in _KINDS:
+        return _KINDS[code]
     if status not in (402, 529) and (found := _by_text(status, message)):
         return found
     if code and code.startswith("rate_limit"):
         return ErrorKind.RATE_LIMIT
-    if status in _BY_STATUS:
-        return _BY_STATUS[status]
+    if status in _KINDS:
+        return _KINDS[status]
     return ErrorKind.BAD_REQUEST if status is not None and 400 <= status < 500 else ErrorKind.SERVER
 
 

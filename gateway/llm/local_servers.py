@@ -11,7 +11,7 @@ from json import dumps
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, BaseModel, Field, ValidationError
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
 
 from gateway.domain.json import JsonObject
 from gateway.llm.vendors import LOOPBACK, Endpoint, split_model
@@ -61,7 +61,10 @@ class LocalModel:
 
 
 class _Tag(BaseModel):
+    """A model as Ollama lists it; one that runs with its context."""
+
     name: str
+    context_length: int = 0
     size: int = 0
     remote_host: str = ""
     details: dict[str, Any] = {}
@@ -69,15 +72,6 @@ class _Tag(BaseModel):
 
 class _Tags(BaseModel):
     models: list[_Tag] = []
-
-
-class _Running(BaseModel):
-    name: str
-    context_length: int = 0
-
-
-class _Processes(BaseModel):
-    models: list[_Running] = []
 
 
 class _Show(BaseModel):
@@ -121,14 +115,10 @@ class _Listing(BaseModel):
     data: list[_Listed] = []
 
 
-class _Generation(BaseModel):
-    n_ctx: int
-
-
 class _Properties(BaseModel):
     """As llama.cpp's server tells them."""
 
-    default_generation_settings: _Generation
+    window: int = Field(validation_alias=AliasPath("default_generation_settings", "n_ctx"))
 
 
 async def served_models(endpoint: Endpoint) -> tuple[str, ...]:
@@ -206,7 +196,7 @@ async def served_window(root: str, name: str) -> int | None:
         _ask(_Listing, root, "/api/v0/models"), _ask(_Listing, root, "/v1/models"), _ask(_Properties, root, "/props")
     )
     windows = [each.window or 0 for listing in listings if listing for each in listing.data if each.id == name]
-    windows.append(properties.default_generation_settings.n_ctx if properties else 0)
+    windows.append(properties.window if properties else 0)
     return next((window for window in windows if window > 0), None)
 
 
@@ -216,7 +206,7 @@ async def _show(base_url: str, name: str) -> _Show | None:
 
 async def loaded_context(base_url: str, name: str) -> int | None:
     """The context that a running model was loaded with; None if it isn't running."""
-    running = await _ask(_Processes, base_url, "/api/ps")
+    running = await _ask(_Tags, base_url, "/api/ps")
     tagged = name if ":" in name else f"{name}:latest"
     lengths = (each.context_length for each in running.models if each.name == tagged) if running else ()
     return next((length for length in lengths if length > 0), None)

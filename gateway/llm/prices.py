@@ -61,10 +61,6 @@ class Prices:
             self._known[model] = self._look_up(model)
         return self._known[model]
 
-    def window(self, model: str) -> int:
-        """The context window, in tokens."""
-        return self.of(model).window
-
     def learn(self, model: str, found: LocalModel) -> None:
         """Take the limits of a model from its own server; an answer may take a quarter of the context."""
         vision = self.of(model).vision if found.vision is None else found.vision

@@ -47,7 +47,7 @@ def test_the_table_has_every_model_that_auto_takes() -> None:
     for vendor in VENDORS:
         if vendor.model:
             assert prices.of(vendor.model).per_output > 0, vendor.model
-            assert prices.window(vendor.model) >= 100_000, vendor.model
+            assert prices.of(vendor.model).window >= 100_000, vendor.model
 
 
 def test_cached_tokens_cost_less() -> None:
@@ -73,8 +73,8 @@ def test_a_model_without_a_price_may_use_tokens() -> None:
 
 def test_an_unknown_model_is_free_and_has_a_usual_window() -> None:
     prices = Prices()
-    assert (prices.window("who/knows"), prices.cost("who/knows", Usage(9, 9))) == (128_000, 0)
-    assert prices.window("ollama/who-knows") == 8_192
+    assert (prices.of("who/knows").window, prices.cost("who/knows", Usage(9, 9))) == (128_000, 0)
+    assert prices.of("ollama/who-knows").window == 8_192
 
 
 def test_without_the_table_nothing_breaks(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_without_the_table_nothing_breaks(tmp_path: Path) -> None:
     table.write_text('{\n    "a/b": {\n        "max_tokens": 5,\n        "input_cost_per_token": 2\n    }\n}')
     prices = Prices(table)
     assert (prices.of("a/b").window, prices.cost("a/b", Usage(2, 0, 1))) == (5, 4)
-    assert prices.window("c/d") == 128_000
+    assert prices.of("c/d").window == 128_000
 
 
 def test_openrouter_models_are_looked_up_under_their_makers_name() -> None:

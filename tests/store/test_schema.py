@@ -27,16 +27,18 @@ from gateway.store.work.steps import StepRow
 from tests.conftest import Server
 
 WHOLE_ROWS: list[tuple[type, str]] = [
-    (AddressRow, "addresses"),
     (FileRow, "files"),
-    (InboxRow, "inbox"),
-    (JournalRow, "journals"),
     (MessageRow, "messages"),
-    (OutboxRow, "outbox"),
     (PairingRow, "pairings"),
     (StepRow, "task_steps"),
 ]
-PARTIAL_ROWS: list[tuple[type, str]] = [(PrincipalRow, "principals")]
+PARTIAL_ROWS: list[tuple[type, str]] = [
+    (AddressRow, "addresses"),
+    (InboxRow, "inbox"),
+    (JournalRow, "journals"),
+    (OutboxRow, "outbox"),
+    (PrincipalRow, "principals"),
+]
 PYTHON_TYPES: dict[str, type] = {
     "uuid": UUID,
     "text": str,

@@ -87,20 +87,18 @@ def ollama_request(body: JsonObject, window: int) -> JsonObject:
         "temperature": body.get("temperature"),
         "top_p": body.get("top_p"),
     }
+    effort = body.get("reasoning_effort")
     sent: dict[str, Json] = {
         "model": body["model"],
         "messages": list(_messages(body["messages"])),
         "stream": True,
         "keep_alive": _KEEP_ALIVE,
         "options": {name: value for name, value in options.items() if value is not None},
+        "tools": body.get("tools") or None,
+        "think": effort if effort is None or "gpt-oss" in str(body["model"]) else effort != "none",
+        "format": _form(body.get("response_format")),
     }
-    if tools := body.get("tools"):
-        sent["tools"] = tools
-    if (effort := body.get("reasoning_effort")) is not None:
-        sent["think"] = effort if "gpt-oss" in str(body["model"]) else effort != "none"
-    if (form := _form(body.get("response_format"))) is not None:
-        sent["format"] = form
-    return sent
+    return {name: value for name, value in sent.items() if value is not None}
 
 
 async def as_openai(body: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

@@ -143,11 +143,8 @@ def _value(text: str, type: object) -> Json:
 
 def _long_values(value: Json) -> Iterator[str]:
     match value:
-        case dict():
-            for each in value.values():
-                yield from _long_values(each)
-        case list():
-            for each in value:
+        case dict() | list():
+            for each in value.values() if isinstance(value, dict) else value:
                 yield from _long_values(each)
         case str() if len(value) >= _SHORTEST_QUOTE:
             yield value

@@ -4,14 +4,12 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from datetime import datetime
-from typing import Any, Self
-from uuid import UUID
 
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import AddressId, PrincipalId, SessionId
 from gateway.domain.settings import ThinkingLevel, VoiceReply
 from gateway.store.connection.pool import Connection, Database, lock_name
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, read_row
 
 _AT = "select * from addresses where (channel, account, chat, thread) = ($1, $2, $3, $4)"
 
@@ -28,7 +26,6 @@ class AddressRow:
     thread: str
     private: bool
     session_id: SessionId
-    created_at: datetime
     model: str | None
     """The model chosen for this chat; None: as configured."""
     thinking: ThinkingLevel | None
@@ -37,13 +34,6 @@ class AddressRow:
     """When the choice of the model ends; None: it doesn't by itself."""
     voice: VoiceReply | None
     """When answers are read aloud in this chat; None: as configured."""
-
-    @classmethod
-    def of_json(cls, row: Mapping[str, Any]) -> Self:
-        """From its row as JSON."""
-        ids = {name: UUID(row[name]) for name in ("principal_id", "session_id")}
-        times = {name: row[name] and datetime.fromisoformat(row[name]) for name in ("created_at", "model_until")}
-        return cls(**{**row, **ids, **times})
 
     @property
     def address(self) -> Address:
@@ -90,7 +80,7 @@ async def _locked_joined(conn: Connection, address: AddressId) -> AddressRow:
     held = await conn.fetch(f"select * {joined} for no key update", address)
     if [row["id"] for row in held] != [row["id"] for row in await conn.fetch(f"select id {joined}", address)]:
         raise _Moved
-    return next(AddressRow(**row) for row in held if row["id"] == address)
+    return next(read_row(AddressRow, row) for row in held if row["id"] == address)
 
 
 class _Moved(Exception):

@@ -7,7 +7,7 @@ from typing import Literal, assert_never
 
 from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.conversation.inbound import Address, Inbound
-from gateway.domain.ids import AddressId, EntryId, InboxId, MessageId, PrincipalId, SessionId
+from gateway.domain.ids import AddressId, EntryId, InboxId, MessageId, SessionId
 from gateway.domain.people.access import identity_of
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
@@ -22,11 +22,7 @@ class InboxRow:
     """Something that arrived once."""
 
     id: InboxId
-    principal_id: PrincipalId
     address_id: AddressId
-    channel: str
-    account: str
-    chat: str
     platform_id: str
     kind: Kind
     text: str
@@ -34,15 +30,12 @@ class InboxRow:
     received_at: datetime
     message_id: MessageId | None
     handled_at: datetime | None
-    entry_id: EntryId
     files: int
     """Files that came with a command, which takes none."""
     sender: str
     """The sender's identity; "" if it counts as nobody's word: sent with a token, or forwarded."""
     as_owner: bool
     """Whether it may act for the owner; false if it came with a token that may not."""
-    client: str | None
-    """An API client's `ClientOptions` as JSON."""
 
 
 def kind_of(decision: Decision) -> Kind:

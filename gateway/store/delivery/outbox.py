@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from asyncpg import Record
-
 from gateway.domain.channels.channel import Button
 from gateway.domain.ids import AddressId, FileId, MessageId, OutboxId, PrincipalId
 from gateway.domain.text.texts import storable
@@ -45,19 +43,12 @@ class OutboxRow:
     notice: bool
     state: State
     attempts: int
-    run_at: datetime
     platform_id: str | None
     error: str | None
     created_at: datetime
-    sending_at: datetime | None
-    sent_at: datetime | None
     file_id: FileId | None
     buttons: tuple[Button, ...]
     reply_to: str | None
-
-
-def _row(row: Record) -> OutboxRow:
-    return OutboxRow(**{**row, "buttons": tuple(Button(**button) for button in row["buttons"])})
 
 
 async def put(
@@ -94,7 +85,7 @@ async def due(
              where (state = 'pending' and run_at <= now())
                or (state = 'sending' and (id = any($4) or sending_at < now() - $5::interval))
              order by id limit $3"""
-    return await fetch_all(conn, _row, sql, list(channels), list(busy), limit, list(left), LONGEST_SEND)
+    return await fetch_all(conn, OutboxRow, sql, list(channels), list(busy), limit, list(left), LONGEST_SEND)
 
 
 async def touch(conn: Connection, row: OutboxId) -> None:
@@ -116,7 +107,7 @@ async def mark_sent(conn: Connection, row: OutboxId, platform_id: str) -> Outbox
                returning address_id)
              select o.* from sent join outbox o using (address_id)
              where o.id <> $1 and o.state = 'pending' and o.run_at <= now() order by o.id limit 1"""
-    return await fetch_first(conn, _row, sql, row, storable(platform_id))
+    return await fetch_first(conn, OutboxRow, sql, row, storable(platform_id))
 
 
 async def delay(conn: Connection, row: OutboxId, delay: float, error: str) -> None:
@@ -162,12 +153,12 @@ async def left_sending(conn: Connection, channel: str) -> list[OutboxRow]:
     """Parts that a crash interrupted between request and receipt."""
     sql = """select o.* from outbox o join addresses a on a.id = o.address_id
              where o.state = 'sending' and a.channel = $1 order by o.id"""
-    return await fetch_all(conn, _row, sql, channel)
+    return await fetch_all(conn, OutboxRow, sql, channel)
 
 
 async def of_message(conn: Connection, message: MessageId) -> list[OutboxRow]:
     """The delivery of one message, part by part."""
-    return await fetch_all(conn, _row, "select * from outbox where message_id = $1 order by part", message)
+    return await fetch_all(conn, OutboxRow, "select * from outbox where message_id = $1 order by part", message)
 
 
 async def waiting(conn: Connection) -> dict[str, str]:
@@ -184,7 +175,7 @@ async def undelivered(conn: Connection, principal: PrincipalId) -> list[OutboxRo
     """The first failed part of each message to this principal in the last week, the newest first."""
     sql = """select distinct on (message_id) * from outbox where state = 'failed' and principal_id = $1
                and created_at > now() - interval '7 days' order by message_id desc, part"""
-    return await fetch_all(conn, _row, sql, principal)
+    return await fetch_all(conn, OutboxRow, sql, principal)
 
 
 async def send_again(tx: Connection, principal: PrincipalId, row: OutboxId) -> bool:
@@ -197,4 +188,5 @@ async def send_again(tx: Connection, principal: PrincipalId, row: OutboxId) -> b
 
 async def in_state(conn: Connection, state: State, limit: int = 100) -> list[OutboxRow]:
     """The latest parts in a state: dead letters and open questions are looked up here."""
-    return await fetch_all(conn, _row, "select * from outbox where state = $1 order by id desc limit $2", state, limit)
+    sql = "select * from outbox where state = $1 order by id desc limit $2"
+    return await fetch_all(conn, OutboxRow, sql, state, limit)

@@ -10,7 +10,7 @@ from uuid import UUID
 from asyncpg import Record
 
 from gateway.domain.conversation.inbound import Address, Attachment
-from gateway.domain.conversation.transcript import Attached, AttachmentState
+from gateway.domain.conversation.transcript import Attached
 from gateway.domain.ids import FileId, MessageId, PrincipalId, SessionId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
@@ -33,13 +33,11 @@ class PendingAttachment:
 
     id: UUID
     principal_id: PrincipalId
-    message_id: MessageId
     channel: str
     ref: str
     name: str
     mime: str
     size: int | None
-    state: AttachmentState
     file_id: FileId | None
     created_at: datetime
 
@@ -104,8 +102,7 @@ async def of_quoted(
 
 async def incomplete(conn: Connection, message: MessageId) -> list[PendingAttachment]:
     """Attachments of a message that have yet to be fetched or read, in order."""
-    sql = """select a.id, a.principal_id, a.message_id, a.channel, a.ref, a.name, a.mime, a.size, a.state, a.file_id,
-                    a.created_at
+    sql = """select a.id, a.principal_id, a.channel, a.ref, a.name, a.mime, a.size, a.file_id, a.created_at
              from attachments a left join files f on f.id = a.file_id
              where a.message_id = $1 and a.state <> 'failed' and f.derived_at is null order by a.place"""
     return await fetch_all(conn, PendingAttachment, sql, message)

@@ -21,7 +21,7 @@ from gateway.domain.text.marks import WITHDRAWN
 from gateway.domain.text.texts import storable
 from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_value
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_value
 
 FILTER = """row($2::text[], $3::text[], $4::text[], $5::uuid, $6::text, $7::timestamptz, $8::timestamptz, $9::smallint,
   $10::boolean, $11::boolean, $12::double precision)::memory_filter"""
@@ -32,6 +32,7 @@ with page as (
   select id from memories m where principal_id = $1 and memory_matches(m, {which})
   order by {order} limit $13 offset $14)
 select * from remembered where id in (select id from page) order by {order}"""
+_ONE = "select * from remembered where principal_id = $1 and id = $2"
 _NEWEST = _LISTED.format(which=FILTER, order="id desc")
 _WEIGHTIEST = _LISTED.format(which=FILTER, order="pinned desc, importance desc, id desc")
 
@@ -113,8 +114,7 @@ async def forgotten(
 
 async def get(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Memory | None:
     """One row of this principal's, of any kind, in force or not."""
-    sql = "select * from remembered where principal_id = $1 and id = $2"
-    return await fetch_first(conn, Memory, sql, principal, memory)
+    return await fetch_first(conn, Memory, _ONE, principal, memory)
 
 
 async def by_id(conn: Connection, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
@@ -264,9 +264,7 @@ async def _with_links(tx: Connection, principal: PrincipalId, memory: MemoryId, 
 
 
 async def _there(tx: Connection, principal: PrincipalId, memory: MemoryId) -> Memory:
-    found = await get(tx, principal, memory)
-    assert found is not None, "this transaction holds it"
-    return found
+    return await fetch_one(tx, Memory, _ONE, principal, memory)
 
 
 async def _reword(tx: Connection, principal: PrincipalId, memory: MemoryId, text: str) -> bool:

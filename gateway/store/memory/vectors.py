@@ -12,7 +12,7 @@ from asyncpg.exceptions import PostgresError
 from pgvector import HalfVector
 from pgvector.asyncpg import register_vector
 
-from gateway.domain.ids import MemoryId, PrincipalId
+from gateway.domain.ids import MemoryId
 from gateway.store.connection.pool import Connection, lock_name, take_long
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_record
 
@@ -115,7 +115,6 @@ class UnembeddedMemory:
     """A row without a vector, as it was at `updated_at`."""
 
     id: MemoryId
-    principal_id: PrincipalId
     text: str
     updated_at: datetime
 
@@ -171,7 +170,7 @@ async def characters_left(conn: Connection) -> int:
 
 async def list_unembedded(conn: Connection, limit: int) -> list[UnembeddedMemory]:
     """Rows without a vector, the newest first; a turn begins with who speaks, where that is known."""
-    sql = """select m.id, m.principal_id, left(coalesce(m.text, concat_ws(': ', nullif(s.sender, ''), s.text)), $2)
+    sql = """select m.id, left(coalesce(m.text, concat_ws(': ', nullif(s.sender, ''), s.text)), $2)
                as text, m.updated_at
              from memory_unembedded u join memories m on m.id = u.memory_id left join messages s on s.id = m.message_id
              order by u.memory_id desc limit $1"""

@@ -86,11 +86,11 @@ async def claims(conn: Connection, principal: PrincipalId) -> list[AccountClaim]
     return await fetch_all(conn, AccountClaim, sql, principal)
 
 
-async def settle(conn: Connection, principal: PrincipalId, code: str) -> AccountClaim | None:
-    """Take the claim with this code off the list; None if this person has none."""
+async def settle(conn: Connection, principal: PrincipalId, code: str) -> AccountClaim | CodeRefusal:
+    """Take the claim with this code off the list, which refuses it; `WRONG` if this person has none."""
     sql = """delete from links where code = $1 and principal_id = $2 and sender is not null and expires_at > now()
              returning *"""
-    return await fetch_first(conn, AccountClaim, sql, code, principal)
+    return await fetch_first(conn, AccountClaim, sql, parse_code(code) or "", principal) or CodeRefusal.WRONG
 
 
 QUESTION = (
@@ -117,9 +117,9 @@ async def ask(conn: Connection, claim: AccountClaim) -> messages.MessageRow:
 
 async def join(conn: Connection, principal: PrincipalId, code: str) -> AccountClaim | CodeRefusal:
     """Link the account that gave the code to the person, and notify all of their accounts."""
-    claim = await settle(conn, principal, parse_code(code) or "")
-    if claim is None:
-        return CodeRefusal.WRONG
+    claim = await settle(conn, principal, code)
+    if isinstance(claim, CodeRefusal):
+        return claim
     other = await addresses.lock_joined(conn, claim.address_id)
     if other.principal_id != principal or not await principals.add_identity(conn, principal, claim.identity):
         return CodeRefusal.ANOTHERS
@@ -127,11 +127,6 @@ async def join(conn: Connection, principal: PrincipalId, code: str) -> AccountCl
     await say(conn, await addresses.place(conn, claim.address, principal, other.session_id), JOINED)
     await audit.note(conn, Event.ACCOUNT_LINKED, principal=principal, detail=claim.identity)
     return claim
-
-
-async def refuse(conn: Connection, principal: PrincipalId, code: str) -> AccountClaim | CodeRefusal:
-    """Refuse the account that gave the code."""
-    return await settle(conn, principal, parse_code(code) or "") or CodeRefusal.WRONG
 
 
 async def part(conn: Connection, identity: str) -> bool:

@@ -68,9 +68,7 @@ class JournalRow:
     principal_id: PrincipalId
     session_id: SessionId
     path: str
-    summary: str
     opened_at: datetime
-    closed_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

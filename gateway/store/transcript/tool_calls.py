@@ -177,9 +177,8 @@ async def prompt_of(conn: Connection, task: TaskId) -> MessageId | None:
 
 async def next_ordinal(conn: Connection, task: TaskId) -> int:
     """The first free key for a tool call of a task, whatever a summary hides of it."""
-    sql = "select max(ordinal) from messages where task_id = $1 and ordinal is not null"
-    last: int | None = await conn.fetchval(sql, task)
-    return 0 if last is None else last + 1
+    sql = "select coalesce(max(ordinal) + 1, 0) from messages where task_id = $1 and ordinal is not null"
+    return int(await conn.fetchval(sql, task))
 
 
 async def handed_since(conn: Connection, session: SessionId, seq: int, until: int = 2**31 - 1) -> list[ToolCall]:

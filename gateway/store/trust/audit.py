@@ -3,7 +3,7 @@
 import hmac
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
@@ -11,7 +11,7 @@ from secrets import token_hex
 
 from gateway.domain.ids import PrincipalId
 from gateway.store.connection.pool import Connection, lock_name
-from gateway.store.connection.rows import fetch_all
+from gateway.store.connection.rows import fetch_all, fetch_record
 
 _PAGE = 1_000
 
@@ -88,14 +88,13 @@ async def note(
     """
     await lock_name(tx, "supaclaw.audit")
     key = await _key(tx)
-    last = await tx.fetchrow("select seq, hash, now() as at from audit order by seq desc limit 1")
-    seq, prev = (last["seq"] + 1, last["hash"]) if last else (1, b"")
-    at: datetime = last["at"] if last else await tx.fetchval("select now()")
+    sql = """select now() as at, coalesce(last.seq, 0) + 1 as seq, coalesce(last.hash, '') as prev
+             from (select) here left join (select seq, hash from audit order by seq desc limit 1) last on true"""
+    place = await fetch_record(tx, sql)
     actor, exact = (_hidden(key, text) for text in (by, detail))
-    row = AuditRow(seq, at, event, principal, subject, actor, exact, prev, b"")
+    row = AuditRow(place["seq"], place["at"], event, principal, subject, actor, exact, place["prev"], b"")
     sql = "insert into audit values ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-    values = (row.seq, row.at, row.event, row.principal_id, row.subject, row.actor, row.detail, row.prev)
-    await tx.execute(sql, *values, row.sealed(key))
+    await tx.execute(sql, *astuple(replace(row, hash=row.sealed(key))))
 
 
 async def newest(conn: Connection, limit: int) -> list[AuditRow]:

@@ -90,14 +90,12 @@ class ReviewRow:
     decided_by: str | None
     decided_at: datetime | None
     started_at: datetime | None
-    told_at: datetime | None
     expires_at: datetime | None
     created_at: datetime
     act: ToolClass
     grant_id: GrantId | None
     response: JsonObject | None
     """The answer to a `review`."""
-    reminded_at: datetime | None
 
     @property
     def name(self) -> str:

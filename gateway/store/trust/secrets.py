@@ -109,14 +109,9 @@ async def key_confirmed(conn: Connection, key_id: str) -> bool:
 
 def _row(row: Record) -> SecretRow:
     binding = Binding(tuple(row["hosts"]), tuple(row["tools"]), row["place"])
-    return SecretRow(
-        row["id"],
-        Facts(row["principal_id"], row["shared"], row["name"], row["version"], binding),
-        Envelope(row["key_id"], row["wrapped"], row["sealed"]),
-        row["created_at"],
-        row["changed_at"],
-        row["last_used_at"],
-    )
+    facts = Facts(row["principal_id"], row["shared"], row["name"], row["version"], binding)
+    envelope = Envelope(row["key_id"], row["wrapped"], row["sealed"])
+    return SecretRow(row["id"], facts, envelope, row["created_at"], row["changed_at"], row["last_used_at"])
 
 
 NO_VAULT = (

@@ -3,6 +3,7 @@
 from dataclasses import astuple, dataclass
 from datetime import date, datetime, timedelta
 from enum import StrEnum
+from typing import Literal
 
 from gateway.domain.conversation.model import Highest
 from gateway.domain.ids import SessionId
@@ -33,6 +34,7 @@ class Account:
 
 
 Accounts = dict[Period, Account]
+Tokens = Literal["tokens"]
 BUSY = "busy"
 DAY_TOKENS = "day_tokens"
 
@@ -119,8 +121,7 @@ async def settled_cost(conn: Connection, now: datetime) -> float:
     """The cost of the month until the start of yesterday: every run before that has ended."""
     sql = """select coalesce(sum(cost_usd), 0) from task_steps
              where cost_usd > 0 and created_at >= $1 and created_at < $2"""
-    cost: float = await conn.fetchval(sql, Period.MONTH.start(now), _unsettled(now))
-    return cost
+    return float(await conn.fetchval(sql, Period.MONTH.start(now), _unsettled(now)))
 
 
 async def accounts(conn: Connection, now: datetime, before: float) -> Accounts:
@@ -144,7 +145,7 @@ async def unpriced(conn: Connection, now: datetime) -> Unpriced:
                     coalesce((select value from meta where key = $2), '0')::float8::bigint as extra,
                     array(select distinct unnest(array_agg(name)) order by 1) as models
              from task_steps where kind = 'model' and cost_usd = 0 and created_at >= $1"""
-    return await fetch_one(conn, Unpriced, sql, Period.DAY.start(now), _tokens_key(now))
+    return await fetch_one(conn, Unpriced, sql, Period.DAY.start(now), _key("tokens", now))
 
 
 async def reserve(
@@ -159,28 +160,16 @@ async def reserve(
     return await fetch_value(conn, str, sql, run.id, run.token, *astuple(highest), now, before, *astuple(shared))
 
 
-async def raise_tokens(conn: Connection, now: datetime, tokens: int) -> None:
-    """Until the day is over, models without a price may use so many more."""
-    await _raise(conn, _tokens_key(now), tokens)
-
-
-async def raise_limit(conn: Connection, period: Period, now: datetime, usd: float) -> None:
-    """Until the period is over its limit is so much higher."""
-    await _raise(conn, _key(period, now), usd)
-
-
-async def _raise(conn: Connection, key: str, amount: float) -> None:
+async def raise_limit(conn: Connection, limit: Period | Tokens, now: datetime, amount: float) -> None:
+    """Until the period is over, or the day, the limit of money or of the tokens of models without a price is higher."""
     sql = "insert into meta (key, value) values ($1, $2) on conflict (key) do update set value = excluded.value"
-    await conn.execute(sql, key, amount)
+    await conn.execute(sql, _key(limit, now), amount)
 
 
 def _unsettled(now: datetime) -> datetime:
     return max(Period.MONTH.start(now), Period.DAY.start(now) - timedelta(days=1))
 
 
-def _tokens_key(now: datetime) -> str:
-    return f"budget:{Period.DAY.start(now):%Y-%m-%d}:tokens"
-
-
-def _key(period: Period, now: datetime) -> str:
-    return f"budget:{period.start(now):%Y-%m-%d}:{period.value}"
+def _key(limit: Period | Tokens, now: datetime) -> str:
+    period = limit if isinstance(limit, Period) else Period.DAY
+    return f"budget:{period.start(now):%Y-%m-%d}:{limit}"

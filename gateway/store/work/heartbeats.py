@@ -107,8 +107,7 @@ async def spent(conn: Connection, since: datetime) -> float:
     """US dollars that heartbeats cost since then."""
     sql = """select coalesce(sum(s.cost_usd), 0) from task_steps s join tasks t on t.id = s.task_id
              where s.cost_usd > 0 and s.created_at >= $1 and t.kind = 'heartbeat'"""
-    cost: float = await conn.fetchval(sql, since)
-    return cost
+    return float(await conn.fetchval(sql, since))
 
 
 MAX_CONCERNS = 20

@@ -269,28 +269,17 @@ async def _queue(conn: Connection, firings: Sequence[Firing], *, on_time: bool) 
 def _firing(firing: Firing) -> tuple[object, ...]:
     row, plan, assignment = firing.row, firing.plan, firing.assignment
     slot = plan.slot if assignment else plan.missed_until
-    return (
-        row.id,
-        slot,
-        plan.missed,
-        plan.missed_since,
-        uuid4() if assignment else None,
-        uuid4() if assignment else None,
-        f"schedule:{row.id}:{slot.astimezone(UTC).isoformat()}" if slot else None,
-        assignment.model_dump(mode="json") if assignment else None,
-        plan.next_slot,
-        plan.next_slot is None and isinstance(row.definition.when, Once),
-    )
+    over = plan.next_slot is None and isinstance(row.definition.when, Once)
+    run: tuple[object, ...] = (None, None, None, None)
+    if assignment and slot:
+        dedupe = f"schedule:{row.id}:{slot.astimezone(UTC).isoformat()}"
+        run = (uuid4(), uuid4(), dedupe, assignment.model_dump(mode="json"))
+    return (row.id, slot, plan.missed, plan.missed_since, *run, plan.next_slot, over)
 
 
 def _columns(definition: ScheduleDefinition) -> tuple[object, ...]:
     when = definition.when
-    return (
-        storable(definition.name),
-        storable(definition.prompt),
-        when.at if isinstance(when, Once) else None,
-        when.cron if isinstance(when, Recurring) else None,
-        definition.zone,
-        definition.misfire.value,
-        definition.include_session_history,
-    )
+    at = when.at if isinstance(when, Once) else None
+    cron = when.cron if isinstance(when, Recurring) else None
+    how = (definition.zone, definition.misfire.value, definition.include_session_history)
+    return (storable(definition.name), storable(definition.prompt), at, cron, *how)

@@ -244,13 +244,9 @@ async def has_answered(conn: Connection, models: str) -> bool:
 
 async def spent_since(conn: Connection, since: datetime) -> ModelUse:
     """The use of all model calls since then."""
-    return await _spent(conn, _SPENT, since)
+    return await fetch_one(conn, ModelUse, _SPENT, since)
 
 
 async def spent_on(conn: Connection, task: TaskId, since: datetime) -> ModelUse:
     """The use of one task's model calls since then."""
-    return await _spent(conn, f"{_SPENT} and task_id = $2", since, task)
-
-
-async def _spent(conn: Connection, query: str, *values: object) -> ModelUse:
-    return await fetch_one(conn, ModelUse, query, *values)
+    return await fetch_one(conn, ModelUse, f"{_SPENT} and task_id = $2", since, task)

@@ -8,11 +8,12 @@ from typing import Any, Self
 from uuid import UUID, uuid4
 
 from asyncpg import Record
+from pydantic import TypeAdapter
 
 from gateway.domain.conversation.transcript import Attached, ModelReplied, ToolFinished
 from gateway.domain.ids import AddressId, InstanceId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.json import JsonObject
-from gateway.domain.principals import Label, Principal, Role
+from gateway.domain.principals import Label, Principal
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.domain.work.tasks import LEASE_SECONDS, Claim, Lane, Status, TurnResult
@@ -29,6 +30,7 @@ from gateway.store.transcript.unread import PATIENCE
 from gateway.store.work.steps import facts_of
 
 LEASE = timedelta(seconds=LEASE_SECONDS)
+_PRINCIPAL, _ADDRESS = TypeAdapter(Principal), TypeAdapter(AddressRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +106,9 @@ class ChatRows:
     @classmethod
     def of(cls, state: Mapping[str, Any], rows: Sequence[Record]) -> Self:
         """From what `open_chat` returns."""
-        known = state["principal"]
-        who = Principal(PrincipalId(UUID(known["id"])), Role(known["role"]), known["name"])
         placed = attachments.placed([MessageRow.of(row) for row in rows], state["files"])
-        return cls(Label(state["label"]), who, AddressRow.of_json(state["address"]), *placed)
+        who, at = _PRINCIPAL.validate_python(state["principal"]), _ADDRESS.validate_python(state["address"])
+        return cls(Label(state["label"]), who, at, *placed)
 
 
 @dataclass(frozen=True, slots=True)

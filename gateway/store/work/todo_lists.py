@@ -2,18 +2,15 @@
 
 from dataclasses import asdict
 
-from asyncpg import Record
-
 from gateway.domain.ids import PrincipalId, TaskId
-from gateway.domain.principals import Label
-from gateway.domain.work.todo_lists import TodoList, TodoStep
+from gateway.domain.work.todo_lists import TodoList
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first
 
 
 async def get(conn: Connection, task: TaskId) -> TodoList | None:
     """The list of a run."""
-    return await fetch_first(conn, _todo_list, "select * from todo_lists where task_id = $1", task)
+    return await fetch_first(conn, TodoList, "select *, task_id as task from todo_lists where task_id = $1", task)
 
 
 async def put(conn: Connection, principal: PrincipalId, todo: TodoList) -> None:
@@ -28,9 +25,9 @@ async def put(conn: Connection, principal: PrincipalId, todo: TodoList) -> None:
 
 async def live(conn: Connection, principal: PrincipalId) -> list[TodoList]:
     """Those of runs that aren't over, in order of their start."""
-    sql = """select p.* from todo_lists p join tasks t on t.id = p.task_id
+    sql = """select p.*, p.task_id as task from todo_lists p join tasks t on t.id = p.task_id
              where p.principal_id = $1 and t.status not in ('completed', 'failed', 'cancelled') order by t.seq"""
-    return await fetch_all(conn, _todo_list, sql, principal)
+    return await fetch_all(conn, TodoList, sql, principal)
 
 
 async def drop_finished(conn: Connection) -> set[PrincipalId]:
@@ -45,8 +42,3 @@ async def drop_finished(conn: Connection) -> set[PrincipalId]:
 async def any_left(conn: Connection) -> bool:
     """Whether there is a list at all."""
     return bool(await conn.fetchval("select exists (select from todo_lists)"))
-
-
-def _todo_list(row: Record) -> TodoList:
-    steps = tuple(TodoStep(**step) for step in row["steps"])
-    return TodoList(row["task_id"], row["title"], steps, row["trivial"], Label(row["label"]), row["ordinal"])

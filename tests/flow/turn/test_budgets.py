@@ -227,7 +227,7 @@ class TestReservations:
             "Today's token budget of models without a price is used up (1,200 tokens of m, 1,000 allowed)."
         )
         async with world.database.transaction() as tx:
-            await budgets.raise_tokens(tx, NOON, 1_200)
+            await budgets.raise_limit(tx, "tokens", NOON, 1_200)
         await runs.reserve(other, Highest(tokens=900))
 
 
