@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Depends, Form
 from fastapi.responses import HTMLResponse
@@ -36,7 +36,7 @@ screen = Screen(HERE, "Agents", "bot", 40)
 
 
 class AgentForm(BaseModel):
-    """An agent as its file says it, or as chosen; without a choice it has all tools or skills of its person."""
+    """An agent as its file says it, or as chosen; `all_of` names what it has as its person does, whatever is chosen."""
 
     content: Annotated[str, Field(max_length=MAX_BYTES)] = ""
     sha256: Annotated[str, Field(max_length=64)] = ""
@@ -46,6 +46,7 @@ class AgentForm(BaseModel):
     budget: float | None = None
     tools: list[str] = Field(default_factory=list)
     skills: list[str] = Field(default_factory=list)
+    all_of: list[Literal["tools", "skills"]] = Field(default_factory=list)
     prompt: Annotated[str, Field(max_length=MAX_BYTES)] = ""
 
     def text(self, before: AgentHead | None) -> str:
@@ -55,8 +56,8 @@ class AgentForm(BaseModel):
         head = before.model_dump(mode="json", exclude_unset=True) if before else {}
         known = {skill["name"]: skill for skill in head.get("skills") or ()}
         skills = [known.get(name, name) for name in self.skills]
-        chosen = {"name": self.title, "description": self.description, "model": self.model or None}
-        head |= chosen | {"budget": self.budget, "tools": self.tools or None, "skills": skills or None}
+        head |= {"name": self.title, "description": self.description, "model": self.model or None}
+        head |= {"budget": self.budget, "tools": self.tools, "skills": skills} | dict.fromkeys(self.all_of)
         lines = [f"{key}: {json_text(value)}" for key, value in head.items() if value is not None]
         return "\n".join(["---", *lines, "---", self.prompt, ""])
 
