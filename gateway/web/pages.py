@@ -1,6 +1,7 @@
 """Renders pages and parts of pages from the templates; everything is escaped unless it is already `Markup`."""
 
 import hashlib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -59,6 +60,11 @@ class Pages:
         """Render a macro of parts.html."""
         rendered: Markup = getattr(self._parts, macro)(*arguments)
         return rendered
+
+    def section(self, id: str, title: str, macro: str, rows: Mapping[str, object]) -> dict[str, str]:
+        """Pieces for rows by their ids, each the macro of its id and itself, under a heading; none without rows."""
+        heading: dict[str, str] = {id: self.part("heading", id, title)} if rows else {}
+        return heading | {each: self.part(macro, each, row) for each, row in rows.items()}
 
     def message(self, macro: str, *arguments: object) -> Markup:
         """Render a macro of messages.html."""

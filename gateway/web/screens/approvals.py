@@ -85,9 +85,7 @@ async def _pieces(site: Site) -> Mapping[str, str]:
         failed = await outbox.undelivered(conn, owner)
     made: dict[str, str] = {"empty": part("no_questions"), **question_cards(site.pages, rows, channels)}
     made |= await people.requests(site)
-    if failed:
-        made["failed"] = part("heading", "failed", "Not delivered")
-    made |= {f"o{row.id}": part("undelivered", f"o{row.id}", row) for row in failed}
+    made |= site.pages.section("failed", "Not delivered", "undelivered", {f"o{row.id}": row for row in failed})
     if ahead:
         made["ahead"] = part("heading", "ahead", "Allowed in advance")
     made |= {row.name: part("grant", row.name, row, rules.grant_line(row)) for row in ahead}
