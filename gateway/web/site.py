@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar, assert_never
 
 import structlog
@@ -11,7 +11,7 @@ from fastapi import Depends, Path, Request
 from fastapi.responses import Response
 
 from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
-from gateway.domain.conversation.inbound import Inbound
+from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.json import Json
 from gateway.domain.time import Clock
@@ -119,6 +119,16 @@ class Site(Backend):
     lookups: CredentialLookups = field(default_factory=CredentialLookups)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def owner_as_sender(self) -> Sender:
+        """The owner as the sender of messages; `Caller.as_owner` says how far the credential is trusted."""
+        return Sender("owner", self.owner.name)
+
+    @property
+    def zone(self) -> str | None:
+        """The owner's time zone; None: not set."""
+        return self.chat.zones.zone_of(self.owner.id)
+
     def clean(self, text: str) -> str:
         """`text` of a program or a form, with live secrets replaced by their names."""
         return LeakGuard(self.health.mask.leaks).at("web")(text)
@@ -181,6 +191,14 @@ async def accept(site: Site, inbound: Inbound) -> Accepted:
         accepted = await site.while_entitled(accepted.stored(), None)
     site.conversations.notify_accepted()
     return accepted
+
+
+async def accept_from_owner(
+    site: Site, at: Address, text: str, client_id: str, files: tuple[Attachment, ...] = (), *, trusted: bool = True
+) -> Accepted:
+    """Accept a private message of the owner, like `accept`; `trusted` says whether its credential speaks as them."""
+    sent = Inbound(at, site.owner_as_sender, text, client_id, site.clock.now(), private=True, as_owner=trusted)
+    return await accept(site, replace(sent, attachments=files))
 
 
 def accepted_json(accepted: Accepted) -> dict[str, Json]:

@@ -18,7 +18,7 @@ from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import LONGEST_INPUT
 from gateway.flow.trees.control import ProgramRequest
 from gateway.store.work.trees import NodeRow
-from gateway.web.auth.access import OWNER, Caller, signed_in
+from gateway.web.auth.access import OWNER, SignedIn
 from gateway.web.files import preview
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
@@ -68,6 +68,16 @@ class NewAgentForm(AgentForm):
     name: Annotated[Text, Field(max_length=100)]
 
 
+async def _find_agent(site: AtSite, name: str) -> ListedAgent:
+    listed = await site.trees.agents.listed(name)
+    if listed is None:
+        raise Refused(404, "not_found", f"There is no agent {name[:80]!r}.")
+    return listed
+
+
+Found = Annotated[ListedAgent, Depends(_find_agent)]
+
+
 @screen.get(f"{HERE}/form", dependencies=OWNER)
 async def new(site: AtSite) -> HTMLResponse:
     """The form of a new agent."""
@@ -75,9 +85,8 @@ async def new(site: AtSite) -> HTMLResponse:
 
 
 @screen.get(f"{HERE}/{{name}}/details", dependencies=OWNER)
-async def details(site: AtSite, name: str) -> HTMLResponse:
+async def details(site: AtSite, name: str, listed: Found) -> HTMLResponse:
     """A form with its fields, its file, and a form for a test task."""
-    listed = await _find_agent(site, name)
     path = WorkspacePath.parse(_path(name))
     file = await preview(site.files.workspace, path) if listed.has_file else None
     shown = {"name": name, "file": file, "agent": listed.agent, **await _choices(site)}
@@ -96,25 +105,20 @@ async def add(site: AtSite, form: Annotated[NewAgentForm, Form()]) -> None:
 
 
 @screen.post(f"{HERE}/{{name}}", status_code=204, dependencies=OWNER)
-async def save(site: AtSite, name: str, form: Annotated[AgentForm, Form()]) -> None:
+async def save(site: AtSite, name: str, listed: Found, form: Annotated[AgentForm, Form()]) -> None:
     """Save a new text of its file, if that describes an agent."""
-    listed = await _find_agent(site, name)
     await _save(site, name, form.text(listed.agent.head if listed.agent else None), form.sha256)
 
 
-@screen.post(f"{HERE}/{{name}}/remove", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/{{name}}/remove", status_code=204, dependencies=[*OWNER, Depends(_find_agent)])
 async def remove(site: AtSite, name: str) -> None:
     """Delete its file, after a checkpoint."""
-    await _find_agent(site, name)
     await files.delete(site, _path(name))
 
 
 @screen.post(f"{HERE}/{{name}}/test")
 async def test(
-    site: AtSite,
-    caller: Annotated[Caller, Depends(signed_in)],
-    name: str,
-    input: Annotated[Text, Form(min_length=1, max_length=LONGEST_INPUT)],
+    site: AtSite, caller: SignedIn, name: str, input: Annotated[Text, Form(min_length=1, max_length=LONGEST_INPUT)]
 ) -> HTMLResponse:
     """Run a task now and show its result, which goes to no chat."""
     site.rate_limiter.spend(caller.account)
@@ -140,13 +144,6 @@ async def _save(site: Site, name: str, content: str, sha256: str) -> None:
     except BadAgent as error:
         raise Refused(400, "bad_agent", f"Not saved: {error}", param="content") from None
     await files.save(site, _path(name), content, sha256)
-
-
-async def _find_agent(site: Site, name: str) -> ListedAgent:
-    listed = await site.trees.agents.listed(name)
-    if listed is None:
-        raise Refused(404, "not_found", f"There is no agent {name[:80]!r}.")
-    return listed
 
 
 def _path(name: str) -> str:
