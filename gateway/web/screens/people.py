@@ -39,22 +39,22 @@ async def part(site: AtSite, identity: str) -> None:
 async def requests(site: Site) -> dict[str, str]:
     """The cards of linking and access requests, under their headings."""
     pairing, section = site.channels.pairing, site.pages.section
-    joins = {f"joins{row.code}": row for row in await pairing.claims()}
-    asks = {f"asks{row.id}": row for row in await pairing.open_requests()}
+    joins = {f"joins{row.code}": (row,) for row in await pairing.claims()}
+    asks = {f"asks{row.id}": (row,) for row in await pairing.open_requests()}
     return section("joining", "Linking requests", "joins", joins) | section("asking", "Access requests", "asks", asks)
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
     pairing, part, section = site.channels.pairing, site.pages.part, site.pages.section
-    asking, admitted = await requests(site), {f"in{row.id}": row for row in await pairing.admitted()}
+    asking, admitted = await requests(site), {f"in{row.id}": (row,) for row in await pairing.admitted()}
     made: dict[str, str] = {} if asking or admitted else {"nobody": part("nobody")}
     for number, line in enumerate(site.channels.unsettled()):
         made[f"unsettled{number}"] = part("unsettled", f"unsettled{number}", line)
     made |= asking | section("admitted", "People with access", "let_in", admitted)
     for row in await pairing.accounts():
-        accounts = {f"at{sha256(each.encode()).hexdigest()}": each for each in row.identities}
+        accounts = {f"at{sha256(each.encode()).hexdigest()}": (each,) for each in row.identities}
         made |= section(f"of{row.id}", f"Accounts of {row.name}", "account", accounts)
-    programs = {f"token{row.id}": row for row in await tokens.list_all(site.database) if row.as_owner}
+    programs = {f"token{row.id}": (row,) for row in await tokens.list_all(site.database) if row.as_owner}
     return made | section("programs", "Programs that act as you", "program", programs)
 
 
