@@ -203,16 +203,10 @@ async def accept_from_owner(
 
 def accepted_json(accepted: Accepted) -> dict[str, Json]:
     """The outcome as JSON; `reason` is included if the message was ignored."""
-    body: dict[str, Json] = {
-        "kind": _kind(accepted),
-        "session_id": str(accepted.session_id) if accepted.session_id else None,
-        "message_id": accepted.message_id,
-        "inbox_id": accepted.inbox_id,
-        "duplicate": accepted.duplicate,
-    }
-    if isinstance(accepted.decision, Ignore):
-        body["reason"] = accepted.decision.reason
-    return body
+    session = str(accepted.session_id) if accepted.session_id else None
+    ids = {name: getattr(accepted, name) for name in ("message_id", "inbox_id", "duplicate")}
+    reason = {"reason": accepted.decision.reason} if isinstance(accepted.decision, Ignore) else {}
+    return {"kind": _kind(accepted), "session_id": session, **ids, **reason}
 
 
 def _kind(accepted: Accepted) -> str:

@@ -97,15 +97,8 @@ async def _sent_files(site: Site, accepted: Accepted, answer: Answer) -> list[Js
 
 
 def _answer_json(answer: Answer, files: list[Json]) -> dict[str, Json]:
-    return {
-        "text": answer.text,
-        "notice": answer.notice,
-        "message_id": answer.message_id,
-        "files": files,
-        "tokens_in": answer.spent.tokens_in,
-        "tokens_out": answer.spent.tokens_out,
-        "cost_usd": answer.spent.cost_usd,
-    }
+    spent = {name: getattr(answer.spent, name) for name in ("tokens_in", "tokens_out", "cost_usd")}
+    return {"text": answer.text, "notice": answer.notice, "message_id": answer.message_id, "files": files, **spent}
 
 
 files.add_routes(router, "/api/files", CHANNEL, sends=needs(Scope.CHAT), reads=needs(Scope.READ))
