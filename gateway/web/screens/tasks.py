@@ -29,7 +29,7 @@ from gateway.store.transcript import conversations, messages
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewRow
 from gateway.store.work import steps, tasks, todo_lists, trees
-from gateway.store.work.steps import StepRow, TraceFilter
+from gateway.store.work.steps import TraceFilter
 from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.auth.access import OWNER, VISITOR, SignedIn
 from gateway.web.http.bodies import Text
@@ -210,8 +210,8 @@ async def turn(request: Request, site: AtSite, message: RowId) -> Response:
             raise Refused(404, "not_found", f"There is no answer {message}.")
         begin = await messages.asked_at(conn, answer.id)
         rows = await steps.spans(conn, answer.task_id, TraceFilter(begin=begin, end=answer.created_at), STEPS)
-    lines = spans(rows, begin)
-    return site.screen(request, screen, "turn.html", answer=answer, lines=lines, cost=_total(rows))
+    cost = spent(sum(row.cost_usd for row in rows), sum(row.tokens_in + row.tokens_out for row in rows))
+    return site.screen(request, screen, "turn.html", answer=answer, lines=spans(rows, begin), cost=cost)
 
 
 @screen.post(f"{HERE}/{{id}}/cancel", status_code=204, dependencies=[*OWNER, Depends(_nodes)])
@@ -330,10 +330,6 @@ def _about(node: NodeRow) -> str:
     cost = spent(node.cost_usd, node.tokens) if node.tokens or node.cost_usd else ""
     lasted = duration(node.created_at, node.updated_at) if node.status.final else ""
     return " · ".join(filter(None, (cost, lasted)))
-
-
-def _total(rows: Sequence[StepRow]) -> str:
-    return spent(sum(row.cost_usd for row in rows), sum(row.tokens_in + row.tokens_out for row in rows))
 
 
 def spent(usd: float, tokens: int) -> str:
