@@ -208,18 +208,15 @@ async def preview(workspace: Workspace, where: WorkspacePath) -> Preview:
     if piece is None:
         raise WorkspaceError("not_found", f"There is no file {path}.")
     label = await workspace.labels.of(path, piece.sha256)
+    found = Preview(path, name, piece.size, mime, "other", piece.sha256, label, changeable(where))
     if (shown := picture_type(piece.data)) and piece.size <= MAX_PICTURE:
-        return Preview(path, name, piece.size, shown, "picture", piece.sha256, label, changeable(where))
+        return replace(found, mime=shown, kind="picture")
     if (text := _text(piece)) is None:
-        return Preview(path, name, piece.size, mime, "other", piece.sha256, label, changeable(where))
-    prose = folded(name).endswith((".md", ".markdown"))
-    return Preview(
-        *(path, name, piece.size, mime, "markdown" if prose else "text", piece.sha256, label, changeable(where)),
-        text=text,
-        html=await asyncio.to_thread(Markdown().html, text) if prose else "",
-        whole=piece.size <= MAX_SHOWN,
-        locked=tuple(locked_lines(piece.data)),
-    )
+        return found
+    found = replace(found, text=text, whole=piece.size <= MAX_SHOWN, locked=tuple(locked_lines(piece.data)))
+    if not folded(name).endswith((".md", ".markdown")):
+        return replace(found, kind="text")
+    return replace(found, kind="markdown", html=await asyncio.to_thread(Markdown().html, text))
 
 
 def changeable(where: WorkspacePath) -> bool:

@@ -113,7 +113,7 @@ class MemoryListing:
 
 async def find_rows(site: Site, query: MemoryQuery) -> MemoryListing:
     """The named rows, else the best for the words, else the newest; what is out of date says so."""
-    found, zone = await _found(site, query), site.chat.zones.zone_of(site.owner.id)
+    found, zone = await _found(site, query), site.zone
     async with site.database.connection() as conn:
         newer = await search.replaced(conn, site.owner.id, [row.memory.id for row in found.rows], Label.UNTRUSTED)
     rows = [(row, newer.get(row.memory.id)) for row in found.rows]
@@ -123,17 +123,24 @@ async def find_rows(site: Site, query: MemoryQuery) -> MemoryListing:
 async def _found(site: Site, query: MemoryQuery) -> MemoryListing:
     if query.id:
         return MemoryListing([row_of(memory) for memory in await get_rows(site, query.id)])
-    owner, where = site.owner.id, query.filter(site.chat.zones.zone_of(site.owner.id))
+    owner, where = site.owner.id, query.filter(site.zone)
     if query.q.strip():
-        searching = MemorySearch(site.database, site.chat.embedder)
-        scope, reach = SearchScope.ALL, ALL_MEMORIES
-        found = await searching.find(owner, query.q, scope=scope, filter=where, k=BEST, askings=True, reach=reach)
+        found = await search_all(site, query.q, where, BEST)
         words = frozenset(lexemes(query.q))
         rows = await asyncio.to_thread(lambda: [row_of(hit.memory, hit, words) for hit in found.hits])
         return MemoryListing(rows, _notes(found))
     newest = await site.database.read(lambda conn: memories.listed(conn, owner, where, PAGE + 1, query.skip))
     more = query.skip + PAGE if len(newest) > PAGE else None
     return MemoryListing([row_of(memory) for memory in newest[:PAGE]], more=more)
+
+
+async def search_all(
+    site: Site, words: str, where: MemoryFilter, most: int, mode: SearchMode = SearchMode.AUTO
+) -> SearchResult:
+    """Search all that the owner's memory and conversations hold."""
+    owner, scope, reach = site.owner.id, SearchScope.ALL, ALL_MEMORIES
+    searching = MemorySearch(site.database, site.chat.embedder)
+    return await searching.find(owner, words, mode=mode, scope=scope, filter=where, k=most, askings=True, reach=reach)
 
 
 async def get_rows(site: Site, ids: Sequence[int]) -> list[Memory]:

@@ -1,6 +1,7 @@
 """Renders pages and parts of pages from the templates; everything is escaped unless it is already `Markup`."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from gateway.domain.files import PLAYABLE
-from gateway.domain.text.texts import one_line, size_text
+from gateway.domain.text.texts import compact, one_line, size_text
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -41,7 +42,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._templates.globals |= {"static": cache(_static), "playable": PLAYABLE}
-        self._templates.filters |= {"plain": plain, "bytes": size_text}
+        self._templates.filters |= {"plain": plain, "bytes": size_text, "compact": compact}
         self._parts = self._templates.get_template("parts.html").module
         self._messages = self._templates.get_template("messages.html").module
 
@@ -59,6 +60,11 @@ class Pages:
         """Render a macro of parts.html."""
         rendered: Markup = getattr(self._parts, macro)(*arguments)
         return rendered
+
+    def section(self, id: str, title: str, macro: str, rows: Mapping[str, Sequence[object]]) -> dict[str, str]:
+        """Pieces for rows by their ids, each the macro of its id and values, under a heading; none without rows."""
+        heading: dict[str, str] = {id: self.part("heading", id, title)} if rows else {}
+        return heading | {each: self.part(macro, each, *row) for each, row in rows.items()}
 
     def message(self, macro: str, *arguments: object) -> Markup:
         """Render a macro of messages.html."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, TypeVar, assert_never
 
 import structlog
@@ -11,7 +11,7 @@ from fastapi import Depends, Path, Request
 from fastapi.responses import Response
 
 from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
-from gateway.domain.conversation.inbound import Inbound
+from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.json import Json
 from gateway.domain.time import Clock
@@ -119,6 +119,16 @@ class Site(Backend):
     lookups: CredentialLookups = field(default_factory=CredentialLookups)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def owner_as_sender(self) -> Sender:
+        """The owner as the sender of messages; `Caller.as_owner` says how far the credential is trusted."""
+        return Sender("owner", self.owner.name)
+
+    @property
+    def zone(self) -> str | None:
+        """The owner's time zone; None: not set."""
+        return self.chat.zones.zone_of(self.owner.id)
+
     def clean(self, text: str) -> str:
         """`text` of a program or a form, with live secrets replaced by their names."""
         return cleaned(self.health.mask.leaks, "web", text)
@@ -183,18 +193,20 @@ async def accept(site: Site, inbound: Inbound) -> Accepted:
     return accepted
 
 
+async def accept_from_owner(
+    site: Site, at: Address, text: str, client_id: str, files: tuple[Attachment, ...] = (), *, trusted: bool = True
+) -> Accepted:
+    """Accept a private message of the owner, like `accept`; `trusted` says whether its credential speaks as them."""
+    sent = Inbound(at, site.owner_as_sender, text, client_id, site.clock.now(), private=True, as_owner=trusted)
+    return await accept(site, replace(sent, attachments=files))
+
+
 def accepted_json(accepted: Accepted) -> dict[str, Json]:
     """The outcome as JSON; `reason` is included if the message was ignored."""
-    body: dict[str, Json] = {
-        "kind": _kind(accepted),
-        "session_id": str(accepted.session_id) if accepted.session_id else None,
-        "message_id": accepted.message_id,
-        "inbox_id": accepted.inbox_id,
-        "duplicate": accepted.duplicate,
-    }
-    if isinstance(accepted.decision, Ignore):
-        body["reason"] = accepted.decision.reason
-    return body
+    session = str(accepted.session_id) if accepted.session_id else None
+    ids = {name: getattr(accepted, name) for name in ("message_id", "inbox_id", "duplicate")}
+    reason = {"reason": accepted.decision.reason} if isinstance(accepted.decision, Ignore) else {}
+    return {"kind": _kind(accepted), "session_id": session, **ids, **reason}
 
 
 def _kind(accepted: Accepted) -> str:

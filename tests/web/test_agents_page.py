@@ -51,14 +51,30 @@ async def test_the_form_offers_choices_writes_the_file_and_keeps_what_it_does_no
         path.write_text(path.read_text().replace("model:", "temperature: 0.1\nmodel:"))
         shown = (await browser.get("/agents/poet/details")).text
         assert 'name="tools" value="bash" checked' in shown
-        form = chosen | {"sha256": await sha256(web, "poet"), "budget": "0.3", "prompt": "You sing."}
+        assert 'value="tools" checked' not in shown
+        form = chosen | {"sha256": await sha256(web, "poet"), "budget": "0.3", "prompt": "You sing.", "all_of": "tools"}
         assert (await browser.post("/agents/poet", data=form)).status_code == 204
         refused = await browser.post("/agents/poet", data={"title": "x", "sha256": await sha256(web, "poet")})
         assert (refused.status_code, refused.json()["error"]["code"]) == (400, "bad_agent")
     found = await web.backend.trees.control.trees.agents.get("poet")
     assert found is not None
     assert (found.head.name, found.head.temperature, found.head.budget) == ('Poet: "P"', 0.1, 0.3)
-    assert (found.head.tools, found.model, found.prompt) == (None, None, "You sing.")
+    assert (found.head.tools, found.head.skills, found.model, found.prompt) == (None, (), None, "You sing.")
+
+
+async def test_no_tools_and_all_tools_are_kept_apart(web: Web) -> None:
+    none = GOOD.replace("writes poems", "writes poems\ntools: []")
+    async with web.sign_in() as browser:
+        await browser.post("/agents", data={"name": "poet", "content": none})
+        shown = (await browser.get("/agents/poet/details")).text
+        assert 'name="all_of" value="tools">' in shown
+        assert 'name="all_of" value="skills" checked>' in shown
+        form = {"title": "Poet", "description": "writes", "prompt": "You rhyme.", "all_of": "skills"}
+        form["sha256"] = await sha256(web, "poet")
+        assert (await browser.post("/agents/poet", data=form)).status_code == 204
+    found = await web.backend.trees.control.trees.agents.get("poet")
+    assert found is not None
+    assert (found.head.tools, found.head.skills) == ((), None)
 
 
 async def test_a_wrong_text_is_refused_and_a_wrong_file_leaves_the_last_good_one(web: Web) -> None:

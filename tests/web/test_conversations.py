@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 
-from gateway.domain.conversation.inbound import Address, Inbound
+from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.conversation.transcript import AssistantText, Entry, UserText
 from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.principals import Label
@@ -21,7 +21,6 @@ from gateway.store.memory import indexing
 from gateway.store.people import tokens
 from gateway.store.transcript import messages, sessions
 from gateway.store.work import tasks
-from gateway.web.auth.access import owner_as_sender
 from gateway.web.live.conversations import Conversations
 from gateway.web.pages import STATIC
 from gateway.web.screens.chat import ADDRESS
@@ -269,7 +268,7 @@ async def test_a_token_reaches_nothing_here(web: Web):
 
 async def test_a_token_resumes_nothing_by_the_command(web: Web):
     session = await talk(web, "hello", at=TELEGRAM)
-    sender = owner_as_sender(web.backend)
+    sender = Sender("owner", web.backend.owner.name)
     said = Inbound(
         Address("api", "token", "c1"),
         sender,

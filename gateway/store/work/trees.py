@@ -16,10 +16,10 @@ from gateway.store.work import steps
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRow:
-    """One task of a tree, with what its own model calls took; `waits_for` is its oldest open question or approval.
+class Node:
+    """One task of a tree as programs may see it, with what its own model calls took.
 
-    `tool` is the one that its last step asked for; None: that step was another one.
+    `waits_for` is its oldest open question or approval.
     """
 
     id: TaskId
@@ -30,16 +30,22 @@ class NodeRow:
     status: Status
     error: str | None
     result: str | None
-    intermediate_data: JsonObject | None
-    session_id: SessionId
     cost_usd: float
     tokens: int
-    budget_usd: float | None
+    waits_for: str | None
+    storage_paths: list[str]
     created_at: datetime
     updated_at: datetime
-    waits_for: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow(Node):
+    """A node as stored. `tool` is the one that its last step asked for; None: that step was another one."""
+
+    intermediate_data: JsonObject | None
+    session_id: SessionId
+    budget_usd: float | None
     last_step: int | None
-    storage_paths: list[str]
     tool: str | None
 
 

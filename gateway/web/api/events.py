@@ -78,12 +78,8 @@ async def _chat_frames(site: Site, address: Address) -> AsyncGenerator[Frame, No
 
 
 def _snapshot(update: Snapshot) -> dict[str, Json]:
-    return {
-        "type": "snapshot",
-        "session_id": str(update.session) if update.session else None,
-        "messages": [_message(row) for row in update.rows],
-        "written": update.written,
-    }
+    session, rows = str(update.session) if update.session else None, [_message(row) for row in update.rows]
+    return {"type": "snapshot", "session_id": session, "messages": rows, "written": update.written}
 
 
 def _message(row: MessageRow) -> dict[str, Json]:

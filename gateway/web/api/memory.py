@@ -17,7 +17,7 @@ from gateway.agent.memory.search import (
     MemorySearch,
     bootstrap_context,
 )
-from gateway.domain.ids import MemoryId, SessionId
+from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import Category, Kind, Memory, MemoryFilter, MemoryHit, NewMemory, SearchMode
 from gateway.domain.memory.memories import SearchScope as Where
 from gateway.domain.people.credentials import Scope
@@ -164,18 +164,10 @@ async def search(site: AtSite, caller: Client, request: SearchRequest) -> Search
         raise Refused(400, "empty_query", "query: must not be empty.", param="query")
     if request.since and request.until and request.since >= request.until:
         raise Refused(400, "empty_window", "since must be before until.", param="since")
-    found = await MemorySearch(site.database, site.chat.embedder).find(
-        site.owner.id,
-        request.query,
-        mode=request.mode,
-        scope=request.scope,
-        filter=_filter(caller, request),
-        k=request.max_results,
-        session=SessionId(request.session) if request.session else None,
-        reach=caller.reach,
-    )
-    zone = site.chat.zones.zone_of(site.owner.id)
-    hits = [_found_row(hit, found.replaced.get(hit.memory.id), zone) for hit in found.hits]
+    searching, where = MemorySearch(site.database, site.chat.embedder), _filter(caller, request)
+    asked = request.model_dump(include={"mode", "scope", "session"}) | {"k": request.max_results}
+    found = await searching.find(site.owner.id, request.query, filter=where, reach=caller.reach, **asked)
+    hits = [_found_row(hit, found.replaced.get(hit.memory.id), site.zone) for hit in found.hits]
     return SearchResult(hits, found.mode, found.weak, found.left_out, found.note)
 
 
@@ -211,18 +203,8 @@ async def listed(
 @router.post("/api/memory", status_code=201)
 async def remember(site: AtSite, caller: Client, new: NewMemoryRequest) -> Stored:
     """Store a memory; one that exists already is not stored twice."""
-    own = caller.reach.everything
-    memory = NewMemory(
-        new.text,
-        new.category,
-        new.importance,
-        new.tags,
-        new.pinned,
-        label=Label.OWNER if own else Label.UNTRUSTED,
-        origin="user" if own else "api",
-        event_at=new.event_at,
-        supersedes=None if new.supersedes is None else MemoryId(new.supersedes),
-    )
+    label, origin = (Label.OWNER, "user") if caller.reach.everything else (Label.UNTRUSTED, "api")
+    memory = NewMemory(**dict(new), label=label, origin=origin)
     stored, is_new = await in_memory(site, lambda own: own.remember(memory), caller.reach)
     return Stored(memory_row(stored), is_new)
 
@@ -261,7 +243,7 @@ async def restore(site: AtSite, caller: Client, id: RowId) -> MemoryRow:
 @router.get("/api/bootstrap")
 async def bootstrap(site: AtSite, caller: Client, query: Annotated[BootstrapQuery, Query()]) -> BootstrapText:
     """Get a text for the beginning of an agent's session: the last session, and the most important memories."""
-    owner, now, zone = site.owner.id, site.clock.now(), site.chat.zones.zone_of(site.owner.id)
+    owner, now, zone = site.owner.id, site.clock.now(), site.zone
     async with site.database.connection() as conn:
         made = await bootstrap_context(conn, owner, now, **dict(query), reach=caller.reach, zone=zone)
     return BootstrapText(made.text)
@@ -272,8 +254,7 @@ async def context(site: AtSite, caller: Client, request: ContextRequest) -> Cont
     """Get texts that help an agent to answer a message."""
     if not request.message.strip():
         raise Refused(400, "empty_message", "message: must not be empty.", param="message")
-    start, owner = Bootstrap("", Label.OWNER), site.owner.id
-    zone = site.chat.zones.zone_of(owner)
+    start, owner, zone = Bootstrap("", Label.OWNER), site.owner.id, site.zone
     if request.bootstrap:
         async with site.database.connection() as conn:
             start = await bootstrap_context(

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from gateway.domain.channels.routing import StartTurn
-from gateway.domain.conversation.inbound import Address, Inbound
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import InboxId
 from gateway.domain.json import Json
 from gateway.domain.people.credentials import Scope
@@ -19,12 +19,12 @@ from gateway.store.delivery import addresses, inbox
 from gateway.store.files import attachments
 from gateway.store.transcript import messages
 from gateway.web import files
-from gateway.web.auth.access import MESSAGE_BODY, Caller, needs, owner_as_sender
+from gateway.web.auth.access import MESSAGE_BODY, Caller, needs
 from gateway.web.files import MAX_FILES, attachments_for
 from gateway.web.http.bodies import json_body, parsed, validated
 from gateway.web.http.errors import Refused
 from gateway.web.live.entries import attachment_json
-from gateway.web.site import MAX_MESSAGE_CHARS, PRINTABLE, AtSite, Site, accept, accepted_json
+from gateway.web.site import MAX_MESSAGE_CHARS, PRINTABLE, AtSite, Site, accept_from_owner, accepted_json
 
 CHANNEL = "terminal"
 Chat = Annotated[str, Query(min_length=1, max_length=200, pattern=PRINTABLE)]
@@ -51,13 +51,9 @@ def address_of(caller: Caller, chat: str) -> Address:
 async def send(request: Request, site: AtSite, caller: Sender) -> Response:
     """Send a message or a slash command."""
     message = await parsed(await request.body(), lambda body: validated(NewMessage, body))
-    at = address_of(caller, message.chat)
-    now, sender = site.clock.now(), owner_as_sender(site)
-    files = await attachments_for(site, message.files)
-    inbound = Inbound(
-        at, sender, message.text, message.client_id, now, attachments=files, private=True, as_owner=caller.as_owner
-    )
-    return JSONResponse(accepted_json(await accept(site, inbound)), 202)
+    at, files = address_of(caller, message.chat), await attachments_for(site, message.files)
+    sent = await accept_from_owner(site, at, message.text, message.client_id, files, trusted=caller.as_owner)
+    return JSONResponse(accepted_json(sent), 202)
 
 
 @router.get("/api/answers/{inbox_id}", responses={204: {"description": "None yet"}})
@@ -101,15 +97,8 @@ async def _sent_files(site: Site, accepted: Accepted, answer: Answer) -> list[Js
 
 
 def _answer_json(answer: Answer, files: list[Json]) -> dict[str, Json]:
-    return {
-        "text": answer.text,
-        "notice": answer.notice,
-        "message_id": answer.message_id,
-        "files": files,
-        "tokens_in": answer.spent.tokens_in,
-        "tokens_out": answer.spent.tokens_out,
-        "cost_usd": answer.spent.cost_usd,
-    }
+    spent = {name: getattr(answer.spent, name) for name in ("tokens_in", "tokens_out", "cost_usd")}
+    return {"text": answer.text, "notice": answer.notice, "message_id": answer.message_id, "files": files, **spent}
 
 
 files.add_routes(router, "/api/files", CHANNEL, sends=needs(Scope.CHAT), reads=needs(Scope.READ))

@@ -1,9 +1,8 @@
 """Tasks: trees of agents that programs start, list, look at and cancel; the status of any task."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
-from typing import Annotated, Self
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -18,7 +17,7 @@ from gateway.domain.work.trees import LONGEST_INPUT, MAIN
 from gateway.flow.trees.control import ProgramRequest
 from gateway.store.work import tasks, trees, triggers
 from gateway.store.work.tasks import TaskReport
-from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
+from gateway.store.work.trees import Node, TreeFilter, TreeRow
 from gateway.web.auth.access import Caller, needs
 from gateway.web.http.bodies import RequestBody, json_body, validated
 from gateway.web.http.errors import Refused
@@ -51,36 +50,10 @@ class CreatedTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """One task of a tree, with what its own calls took; `waits_for` is the name of an open review or
-    approval."""
-
-    id: UUID
-    parent_id: UUID | None
-    depth: int
-    name: str
-    agent: str
-    status: Status
-    error: str | None
-    result: str | None
-    cost_usd: float
-    tokens: int
-    waits_for: str | None
-    storage_paths: list[str]
-    created_at: datetime
-    updated_at: datetime
-
-    @classmethod
-    def of(cls, row: NodeRow) -> Self:
-        """From its row."""
-        return cls(**{field.name: getattr(row, field.name) for field in fields(cls)})
-
-
-@dataclass(frozen=True, slots=True)
 class TaskView(TaskReport):
     """A task with its whole tree, parents before their children; what all of that has cost."""
 
-    tree: tuple[Node, ...]
+    tree: Sequence[Node]
     counts: Mapping[Status, int]
     cost_usd: float
     tokens: int
@@ -159,7 +132,7 @@ async def cancel(
     raise NoSuchTask("There is no such task.")
 
 
-def _view(report: TaskReport, nodes: list[NodeRow], counts: Mapping[Status, int]) -> TaskView:
+def _view(report: TaskReport, nodes: Sequence[Node], counts: Mapping[Status, int]) -> TaskView:
     values = {field.name: getattr(report, field.name) for field in fields(report)}
     cost, tokens = sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes)
-    return TaskView(**values, tree=tuple(map(Node.of, nodes)), counts=counts, cost_usd=cost, tokens=tokens)
+    return TaskView(**values, tree=nodes, counts=counts, cost_usd=cost, tokens=tokens)

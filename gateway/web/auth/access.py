@@ -3,7 +3,7 @@
 import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from fastapi import Depends, Request
 
@@ -101,6 +101,7 @@ signed_in = Requirement(_browser, "cookie", MESSAGE_BODY)
 """For a route that requires a browser session."""
 
 OWNER = [Depends(signed_in)]
+SignedIn = Annotated[Caller, Depends(signed_in)]
 VISITOR = [Depends(Requirement(_visitor, "cookie", PUBLIC_BODY))]
 """For a page; without a session it redirects to the sign-in page."""
 
@@ -147,15 +148,10 @@ def at_page(request: Request) -> bool:
     return split_host(host)[0] == access.page_name or host in hosts_of(access.public_url)
 
 
-def owner_as_sender(site: Site) -> Sender:
-    """The owner as the sender of messages; `Caller.as_owner` says how far the credential is trusted."""
-    return Sender("owner", site.owner.name)
-
-
 def sender_of(site: Site, caller: Caller) -> Sender:
     """The sender of a message: the owner, or the member whose token it is."""
     if caller.member is None:
-        return owner_as_sender(site)
+        return site.owner_as_sender
     return Sender(f"{MEMBER}{caller.member.id}", caller.member.name)
 
 

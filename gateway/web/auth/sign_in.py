@@ -14,7 +14,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.secrets.facts import NAME, check_value
 from gateway.store.people import tokens
 from gateway.store.people.tokens import COOKIE_LIFE
-from gateway.web.auth.access import Caller, at_page, by_cookie, client_of, public, signed_in
+from gateway.web.auth.access import SignedIn, at_page, by_cookie, client_of, public
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.http.headers import cookie_name
@@ -73,9 +73,7 @@ async def _spent(site: Site, code: str) -> bool:
 
 
 @router.post("/logout")
-async def logout(
-    request: Request, site: AtSite, caller: Annotated[Caller, Depends(signed_in)], everywhere: bool = False
-) -> Response:
+async def logout(request: Request, site: AtSite, caller: SignedIn, everywhere: bool = False) -> Response:
     """End this browser session, or all of them."""
     assert caller.session is not None, "signed_in sets it"
     if everywhere:

@@ -10,13 +10,14 @@ from typing import assert_never
 
 from markupsafe import Markup
 
+from gateway.agent.limits import dollars
 from gateway.agent.tool_sources import tool_title
 from gateway.agent.work.approvals import why_asked
 from gateway.domain.conversation.diff import legible
 from gateway.domain.conversation.tools import Wording
 from gateway.domain.conversation.transcript import Attached
 from gateway.domain.ids import ReviewId
-from gateway.domain.json import Json
+from gateway.domain.json import Json, json_or_text
 from gateway.domain.principals import Label
 from gateway.domain.work.todo_lists import TODO
 from gateway.flow.live import ModelAwaited
@@ -139,17 +140,13 @@ def quiet(row: MessageRow) -> str:
         return ""
     tokens = row.usage.input_tokens + row.usage.output_tokens
     models = [model.rpartition("/")[2] for model in row.models]
-    cost = f"${row.usage.cost_usd:.4f}" if 0 < row.usage.cost_usd < 0.1 else f"${row.usage.cost_usd:.2f}"
-    return " · ".join([*models, f"{tokens:,} tokens", *([cost] if row.usage.cost_usd else [])])
+    cost = [dollars(row.usage.cost_usd)] if row.usage.cost_usd else []
+    return " · ".join([*models, f"{tokens:,} tokens", *cost])
 
 
 def worded(wording: Wording, arguments: str, *, done: bool) -> str:
     """A call in words; cut off before a missing argument."""
-    try:
-        parsed: Json = json.loads(arguments)
-    except (ValueError, RecursionError):
-        parsed = None
-    values = parsed if isinstance(parsed, dict) else {}
+    values = parsed if isinstance(parsed := json_or_text(arguments), dict) else {}
     text = wording.done if done else wording.doing
     for name in _ARGUMENT.findall(text):
         value = values.get(name)

@@ -41,7 +41,20 @@ def to_json(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-class EventStream(StreamingResponse):
+class ClosedStream(StreamingResponse):
+    """Streams pieces, and closes their generator with the response, not when it is garbage-collected."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes, None], media_type: str, headers: Mapping[str, str]) -> None:
+        self._pieces = pieces
+        super().__init__(pieces, media_type=media_type, headers=headers)
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the pieces, then close them."""
+        async with aclosing(self._pieces):
+            await super().stream_response(send)
+
+
+class EventStream(ClosedStream):
     """Streams frames until they end, the client disconnects or the event of `held` is set; keeps the line alive."""
 
     def __init__(
@@ -50,14 +63,8 @@ class EventStream(StreamingResponse):
         held: AbstractContextManager[asyncio.Event],
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self._written = _with_keep_alive(frames, held)
         unbuffered = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(self._written, media_type="text/event-stream", headers={**unbuffered, **(headers or {})})
-
-    async def stream_response(self, send: Send) -> None:
-        """Close the frames with the response, not when they are garbage-collected."""
-        async with aclosing(self._written):
-            await super().stream_response(send)
+        super().__init__(_with_keep_alive(frames, held), "text/event-stream", {**unbuffered, **(headers or {})})
 
 
 async def _with_keep_alive(

@@ -2,11 +2,11 @@
 
 import asyncio
 import re
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import nh3
+from cachetools import FIFOCache
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_core import StateCore
@@ -139,35 +139,23 @@ class Markdown:
 
     def __init__(self) -> None:
         self._parser = _parser()
-        self._done: OrderedDict[str, Markup] = OrderedDict()
-        self._chars = 0
+        self._done: FIFOCache[str, tuple[str, Markup]] = FIFOCache(_REMEMBERED_CHARS, _weight)
 
     def html(self, text: str) -> Markup:
         """Safe HTML, whatever the text."""
         if text not in self._done:
-            self._remember(text, self._rendered(text))
-        return self._done[text]
+            self._done[text] = text, self._rendered(text)
+        return self._done[text][1]
 
     async def prepare(self, texts: Sequence[str]) -> None:
         """Render long texts, and those with code or formulas, in a thread, so that `html` finds them in the cache."""
         for text in texts:
             if (len(text) > LONG or _COSTLY.search(text)) and text not in self._done:
-                self._remember(text, await asyncio.to_thread(self._rendered, text))
+                self._done[text] = text, await asyncio.to_thread(self._rendered, text)
 
     def forget(self) -> None:
         """Empty the cache."""
         self._done.clear()
-        self._chars = 0
-
-    def _remember(self, text: str, html: Markup) -> None:
-        """Bounded by number and by size; the newest always stays."""
-        if text in self._done:
-            return
-        self._done[text] = html
-        self._chars += len(text) + len(html)
-        while len(self._done) > 1 and (len(self._done) > _REMEMBERED or self._chars > _REMEMBERED_CHARS):
-            old, was = self._done.popitem(last=False)
-            self._chars -= len(old) + len(was)
 
     def _rendered(self, text: str) -> Markup:
         end = rendered_end(text)
@@ -182,6 +170,11 @@ class Markdown:
             set_tag_attribute_values={"a": {"target": "_blank"}},
         )
         return Markup(safe) + (_CUT.format(rest) if rest else Markup())
+
+
+def _weight(rendered: tuple[str, Markup]) -> int:
+    """The characters of a text and its HTML; a share that bounds their number at least, and at most the whole cache."""
+    return min(max(sum(map(len, rendered)), _REMEMBERED_CHARS // _REMEMBERED), _REMEMBERED_CHARS)
 
 
 def rendered_end(text: str) -> int:

@@ -3,12 +3,11 @@
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Request
 from fastapi.responses import Response
 
-from gateway.web.auth.access import VISITOR, Caller, signed_in
+from gateway.web.auth.access import VISITOR, SignedIn
 from gateway.web.live.sse import EventStream
 from gateway.web.pages import Screen
 from gateway.web.site import AtSite, Site
@@ -32,6 +31,6 @@ def add_board(
         return site.screen(request, screen, template, pieces=pieces, **shown)
 
     @screen.get(f"{screen.path}/events")
-    async def events(site: AtSite, caller: Annotated[Caller, Depends(signed_in)]) -> Response:
+    async def events(site: AtSite, caller: SignedIn) -> Response:
         frames = site.boards.follow(screen.path, lambda: draw(site))
         return EventStream(frames, site.rights.hold(caller.session))

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Depends, Form
 from fastapi.responses import HTMLResponse
@@ -18,7 +18,7 @@ from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import LONGEST_INPUT
 from gateway.flow.trees.control import ProgramRequest
 from gateway.store.work.trees import NodeRow
-from gateway.web.auth.access import OWNER, Caller, signed_in
+from gateway.web.auth.access import OWNER, SignedIn
 from gateway.web.files import preview
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
@@ -36,7 +36,7 @@ screen = Screen(HERE, "Agents", "bot", 40)
 
 
 class AgentForm(BaseModel):
-    """An agent as its file says it, or as chosen; without a choice it has all tools or skills of its person."""
+    """An agent as its file says it, or as chosen; `all_of` names what it has as its person does, whatever is chosen."""
 
     content: Annotated[str, Field(max_length=MAX_BYTES)] = ""
     sha256: Annotated[str, Field(max_length=64)] = ""
@@ -46,6 +46,7 @@ class AgentForm(BaseModel):
     budget: float | None = None
     tools: list[str] = Field(default_factory=list)
     skills: list[str] = Field(default_factory=list)
+    all_of: list[Literal["tools", "skills"]] = Field(default_factory=list)
     prompt: Annotated[str, Field(max_length=MAX_BYTES)] = ""
 
     def text(self, before: AgentHead | None) -> str:
@@ -55,8 +56,8 @@ class AgentForm(BaseModel):
         head = before.model_dump(mode="json", exclude_unset=True) if before else {}
         known = {skill["name"]: skill for skill in head.get("skills") or ()}
         skills = [known.get(name, name) for name in self.skills]
-        chosen = {"name": self.title, "description": self.description, "model": self.model or None}
-        head |= chosen | {"budget": self.budget, "tools": self.tools or None, "skills": skills or None}
+        head |= {"name": self.title, "description": self.description, "model": self.model or None}
+        head |= {"budget": self.budget, "tools": self.tools, "skills": skills} | dict.fromkeys(self.all_of)
         lines = [f"{key}: {json_text(value)}" for key, value in head.items() if value is not None]
         return "\n".join(["---", *lines, "---", self.prompt, ""])
 
@@ -67,6 +68,16 @@ class NewAgentForm(AgentForm):
     name: Annotated[Text, Field(max_length=100)]
 
 
+async def _find_agent(site: AtSite, name: str) -> ListedAgent:
+    listed = await site.trees.agents.listed(name)
+    if listed is None:
+        raise Refused(404, "not_found", f"There is no agent {name[:80]!r}.")
+    return listed
+
+
+Found = Annotated[ListedAgent, Depends(_find_agent)]
+
+
 @screen.get(f"{HERE}/form", dependencies=OWNER)
 async def new(site: AtSite) -> HTMLResponse:
     """The form of a new agent."""
@@ -74,9 +85,8 @@ async def new(site: AtSite) -> HTMLResponse:
 
 
 @screen.get(f"{HERE}/{{name}}/details", dependencies=OWNER)
-async def details(site: AtSite, name: str) -> HTMLResponse:
+async def details(site: AtSite, name: str, listed: Found) -> HTMLResponse:
     """A form with its fields, its file, and a form for a test task."""
-    listed = await _find_agent(site, name)
     path = WorkspacePath.parse(_path(name))
     file = await preview(site.files.workspace, path) if listed.has_file else None
     shown = {"name": name, "file": file, "agent": listed.agent, **await _choices(site)}
@@ -95,25 +105,20 @@ async def add(site: AtSite, form: Annotated[NewAgentForm, Form()]) -> None:
 
 
 @screen.post(f"{HERE}/{{name}}", status_code=204, dependencies=OWNER)
-async def save(site: AtSite, name: str, form: Annotated[AgentForm, Form()]) -> None:
+async def save(site: AtSite, name: str, listed: Found, form: Annotated[AgentForm, Form()]) -> None:
     """Save a new text of its file, if that describes an agent."""
-    listed = await _find_agent(site, name)
     await _save(site, name, form.text(listed.agent.head if listed.agent else None), form.sha256)
 
 
-@screen.post(f"{HERE}/{{name}}/remove", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/{{name}}/remove", status_code=204, dependencies=[*OWNER, Depends(_find_agent)])
 async def remove(site: AtSite, name: str) -> None:
     """Delete its file, after a checkpoint."""
-    await _find_agent(site, name)
     await files.delete(site, _path(name))
 
 
 @screen.post(f"{HERE}/{{name}}/test")
 async def test(
-    site: AtSite,
-    caller: Annotated[Caller, Depends(signed_in)],
-    name: str,
-    input: Annotated[Text, Form(min_length=1, max_length=LONGEST_INPUT)],
+    site: AtSite, caller: SignedIn, name: str, input: Annotated[Text, Form(min_length=1, max_length=LONGEST_INPUT)]
 ) -> HTMLResponse:
     """Run a task now and show its result, which goes to no chat."""
     site.rate_limiter.spend(caller.account)
@@ -139,13 +144,6 @@ async def _save(site: Site, name: str, content: str, sha256: str) -> None:
     except BadAgent as error:
         raise Refused(400, "bad_agent", f"Not saved: {error}", param="content") from None
     await files.save(site, _path(name), content, sha256)
-
-
-async def _find_agent(site: Site, name: str) -> ListedAgent:
-    listed = await site.trees.agents.listed(name)
-    if listed is None:
-        raise Refused(404, "not_found", f"There is no agent {name[:80]!r}.")
-    return listed
 
 
 def _path(name: str) -> str:

@@ -78,24 +78,18 @@ async def settle_question(
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
-    owner, now, part = site.owner.id, site.clock.now(), site.pages.part
+    owner, now, section = site.owner.id, site.clock.now(), site.pages.section
     async with site.database.connection() as conn:
         rows, over = await reviews.list_open(conn, owner, now), await reviews.latest(conn, owner, HISTORY)
         ahead, channels = await grants.live(conn, owner, now), await reviews.askers(conn, rows + over)
         failed = await outbox.undelivered(conn, owner)
-    made: dict[str, str] = {"empty": part("no_questions"), **question_cards(site.pages, rows, channels)}
+    made: dict[str, str] = {"empty": site.pages.part("no_questions"), **question_cards(site.pages, rows, channels)}
     made |= await people.requests(site)
-    if failed:
-        made["failed"] = part("heading", "failed", "Not delivered")
-    made |= {f"o{row.id}": part("undelivered", f"o{row.id}", row) for row in failed}
-    if ahead:
-        made["ahead"] = part("heading", "ahead", "Allowed in advance")
-    made |= {row.name: part("grant", row.name, row, rules.grant_line(row)) for row in ahead}
-    if over:
-        made["history"] = part("heading", "history", "Answered")
-    for row in over:
-        made[row.name] = part("answered", row.name, row, legible(row.preview), why_asked(row), asked_in(row, channels))
-    return made
+    made |= section("failed", "Not delivered", "undelivered", {f"o{row.id}": (row,) for row in failed})
+    lines = {row.name: (row, rules.grant_line(row)) for row in ahead}
+    answers = {row.name: (row, legible(row.preview), why_asked(row), asked_in(row, channels)) for row in over}
+    made |= section("ahead", "Allowed in advance", "grant", lines)
+    return made | section("history", "Answered", "answered", answers)
 
 
 add_board(screen, _pieces)

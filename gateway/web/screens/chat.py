@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Annotated, get_args
 from uuid import UUID, uuid4
 
-from fastapi import Depends, Form, Header, Query, Request
+from fastapi import Form, Header, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from markupsafe import escape
 
-from gateway.domain.conversation.inbound import Address, Inbound
+from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label
 from gateway.domain.settings import ThinkingLevel
@@ -20,12 +20,12 @@ from gateway.store.transcript import conversations, messages, sessions
 from gateway.store.transcript.conversations import Conversation
 from gateway.store.transcript.messages import MessageRow
 from gateway.web import files as chat_files
-from gateway.web.auth.access import OWNER, VISITOR, Caller, owner_as_sender, signed_in
+from gateway.web.auth.access import OWNER, VISITOR, SignedIn, signed_in
 from gateway.web.http.errors import Refused
 from gateway.web.live.sse import EventStream
 from gateway.web.pages import Screen
 from gateway.web.screens import setup
-from gateway.web.site import MAX_MESSAGE_CHARS, PRINTABLE, AtSite, RowId, Site, accept, accepted_json
+from gateway.web.site import MAX_MESSAGE_CHARS, PRINTABLE, AtSite, RowId, Site, accept_from_owner, accepted_json
 from gateway.workspace.files.paths import WorkspaceError
 
 ADDRESS = OWNER_PAGE
@@ -98,7 +98,7 @@ async def _chosen(site: Site, chat: UUID | None) -> Mapping[str, object]:
 @screen.get("/chat/events")
 async def events(
     site: AtSite,
-    caller: Annotated[Caller, Depends(signed_in)],
+    caller: SignedIn,
     chat: UUID | None = None,
     after: Annotated[str | None, Query(max_length=64)] = None,
     last_event_id: Annotated[str | None, Header(max_length=64)] = None,
@@ -107,10 +107,9 @@ async def events(
     return EventStream(site.topics.follow(address_of(chat), last_event_id or after), site.rights.hold(caller.session))
 
 
-@screen.post("/chat", status_code=202)
+@screen.post("/chat", status_code=202, dependencies=OWNER)
 async def send(
     site: AtSite,
-    _caller: Annotated[Caller, Depends(signed_in)],
     client_id: Annotated[str, Form(min_length=1, max_length=100, pattern=PRINTABLE)],
     text: Annotated[str, Form(max_length=MAX_MESSAGE_CHARS)] = "",
     files: Annotated[list[UUID] | None, Form(max_length=chat_files.MAX_FILES)] = None,
@@ -118,7 +117,6 @@ async def send(
     chat: Annotated[UUID | None, Form()] = None,
 ) -> Response:
     """Accept a message, or repeat an earlier one; the answer comes with the events. A `client_id` counts once."""
-    now, sender = site.clock.now(), owner_as_sender(site)
     if again is not None:
         row = await _message(site, again)
         text, files = row.text, [file.id for file in row.attached if file.id]
@@ -127,10 +125,7 @@ async def send(
             if row.kind != "user" or not as_trusted or not await inbox.own_words(conn, row.id):
                 raise Refused(403, "not_yours", "Only your own words can be sent again.")
     attached = await chat_files.attachments_for(site, files or ())
-    at = address_of(chat)
-    accepted = await accept(
-        site, Inbound(at, sender, text, client_id, now, attachments=attached, private=True, as_owner=True)
-    )
+    accepted = await accept_from_owner(site, address_of(chat), text, client_id, attached)
     return JSONResponse(accepted_json(accepted), 202)
 
 

@@ -6,15 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 from uuid import UUID, uuid4
 
-from fastapi import Form, Query, Request
+from fastapi import Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from gateway.agent.memory.search import MemorySearch
-from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.ids import MessageId, SessionId
-from gateway.domain.memory.memories import ALL_MEMORIES, Kind, MemoryFilter, MemoryHit, SearchMode, SearchScope
+from gateway.domain.memory.memories import Kind, MemoryFilter, MemoryHit, SearchMode
 from gateway.domain.principals import Label
 from gateway.flow.journal.export import Format, export, file_name
 from gateway.flow.live import SessionReplaced
@@ -28,7 +26,7 @@ from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
 from gateway.store.work import tasks
 from gateway.web import memory_rows
-from gateway.web.auth.access import OWNER, VISITOR, owner_as_sender
+from gateway.web.auth.access import OWNER, VISITOR
 from gateway.web.files import saved_as
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
@@ -37,7 +35,7 @@ from gateway.web.live.topics import Thread
 from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Screen
 from gateway.web.screens import chat
-from gateway.web.site import AtSite, Site, accept
+from gateway.web.site import AtSite, Site, accept_from_owner
 
 PAGE, BEST, EXCERPTS, SIDE = 50, 30, 3, 30
 MOST_HITS = 150
@@ -83,17 +81,8 @@ async def list_conversations(site: Site, query: ConversationQuery) -> Listing:
     """The conversations with the words of the query, the best first; without words the latest."""
     owner, hits = site.owner.id, dict[SessionId, list[MemoryHit]]()
     if words := query.q.strip():
-        searching = MemorySearch(site.database)
-        found = await searching.find(
-            owner,
-            words,
-            mode=SearchMode.KEYWORD,
-            scope=SearchScope.ALL,
-            filter=replace(SAID, session=SessionId(query.within) if query.within else None),
-            k=MOST_HITS,
-            askings=True,
-            reach=ALL_MEMORIES,
-        )
+        said = replace(SAID, session=SessionId(query.within) if query.within else None)
+        found = await memory_rows.search_all(site, words, said, MOST_HITS, SearchMode.KEYWORD)
         hits = _by_session(found.hits)
     async with site.database.connection() as conn:
         if words:
@@ -150,10 +139,8 @@ async def read_stretch(site: Site, session: SessionId, first: int | None, around
         if row is not None and row.session_id == session and row.seq is not None:
             first = max(1, row.seq - ENTRIES_BEFORE)
         rows = await (conversations.stretch(conn, session, first, SHOWN) if first else messages.shown(conn, session))
-        rows = await conversations.with_versions(
-            conn, conversations.with_memories(await attachments.with_attachments(conn, rows))
-        )
-        rows = await conversations.with_thoughts(conn, rows)
+        rows = conversations.with_memories(await attachments.with_attachments(conn, rows))
+        rows = await conversations.with_thoughts(conn, await conversations.with_versions(conn, rows))
     places = [row.seq for row in rows if row.seq is not None] or [1]
     return Reading(
         await _drawn(site, rows),
@@ -169,6 +156,16 @@ screen = Screen(HERE, "All chats", "history", 1)
 
 Place = Annotated[int | None, Query(ge=1, lt=2**31)]
 Message = Annotated[int | None, Query(ge=1, lt=2**63)]
+
+
+async def _find_conversation(site: AtSite, id: UUID) -> Conversation:
+    found = await site.database.read(lambda conn: conversations.these(conn, site.owner.id, [SessionId(id)]))
+    if not found:
+        raise Refused(404, "not_found", f"There is no conversation {id}.")
+    return found[SessionId(id)]
+
+
+Found = Annotated[Conversation, Depends(_find_conversation)]
 
 
 @screen.get(HERE, dependencies=VISITOR)
@@ -220,40 +217,36 @@ async def conversation(
 
 
 @screen.get(f"{HERE}/{{id}}/export", dependencies=OWNER)
-async def download(site: AtSite, id: UUID, form: Format = "markdown") -> Response:
+async def download(site: AtSite, of: Found, form: Format = "markdown") -> Response:
     """The whole conversation as a file."""
-    of, rows = await _told(site, id)
-    text = await asyncio.to_thread(export, of, rows, form)
+    text = await asyncio.to_thread(export, of, await _told(site, of), form)
     kind = "text/markdown" if form == "markdown" else "application/json"
     text, _ = site.health.mask.leaks.clean(text)
     return Response(text, media_type=kind, headers=saved_as(file_name(of, form)))
 
 
 @screen.post(f"{HERE}/{{id}}/title", status_code=204, dependencies=OWNER)
-async def rename(site: AtSite, id: UUID, title: Annotated[Text, Form(max_length=LONGEST_TITLE)] = "") -> None:
+async def rename(site: AtSite, of: Found, title: Annotated[Text, Form(max_length=LONGEST_TITLE)] = "") -> None:
     """Rename it; without a name it gets the title by rule again."""
-    of = await _find_conversation(site, id)
     await site.database.run(lambda tx: conversations.rename(tx, of.id, title))
 
 
 @screen.get(f"{HERE}/{{id}}/print", dependencies=OWNER)
-async def printed(request: Request, site: AtSite, id: UUID) -> Response:
+async def printed(request: Request, site: AtSite, of: Found) -> Response:
     """The whole conversation as a page to print or save."""
-    of, rows = await _told(site, id)
-    return site.pages.page(request, "print.html", title=of.title, of=of, thread=await _drawn(site, rows))
+    thread = await _drawn(site, await _told(site, of))
+    return site.pages.page(request, "print.html", title=of.title, of=of, thread=thread)
 
 
 @screen.post(f"{HERE}/{{id}}/mark", status_code=204, dependencies=OWNER)
-async def mark(site: AtSite, id: UUID, mark: Mark | None = None) -> None:
+async def mark(site: AtSite, of: Found, mark: Mark | None = None) -> None:
     """Pin or archive it, or neither."""
-    of = await _find_conversation(site, id)
     await site.database.run(lambda tx: conversations.mark(tx, of.id, mark))
 
 
 @screen.post(f"{HERE}/{{id}}/delete", dependencies=OWNER)
-async def delete(site: AtSite, id: UUID) -> Response:
+async def delete(site: AtSite, of: Found) -> Response:
     """Delete it from every list and search; the chats that have it open begin anew."""
-    of = await _find_conversation(site, id)
     async with site.database.transaction() as tx:
         await addresses.lock_session(tx, of.id)
         await sessions.lock(tx, of.id)
@@ -268,9 +261,8 @@ async def delete(site: AtSite, id: UUID) -> Response:
 @screen.post(f"{HERE}/{{id}}/resume", dependencies=OWNER)
 async def resume(site: AtSite, id: UUID) -> Response:
     """Continue it in a chat of its own by the command /resume, which replies there."""
-    now, sender, place = site.clock.now(), owner_as_sender(site), uuid4()
-    at = chat.address_of(place)
-    await accept(site, Inbound(at, sender, f"/resume {id}", str(uuid4()), now, private=True, as_owner=True))
+    place = uuid4()
+    await accept_from_owner(site, chat.address_of(place), f"/resume {id}", str(uuid4()))
     return RedirectResponse(f"{HERE}/{place}", 303)
 
 
@@ -280,18 +272,10 @@ async def _drawn(site: Site, rows: Sequence[MessageRow]) -> Markup:
     return Markup(thread.whole()[0].html)
 
 
-async def _told(site: Site, id: UUID) -> tuple[Conversation, list[MessageRow]]:
-    of = await _find_conversation(site, id)
+async def _told(site: Site, of: Conversation) -> list[MessageRow]:
     async with site.database.connection() as conn:
-        return of, await attachments.with_attachments(conn, await messages.told_until(conn, of.id))
+        return await attachments.with_attachments(conn, await messages.told_until(conn, of.id))
 
 
 def _rows(site: Site, listing: Listing, query: ConversationQuery) -> Markup:
     return site.pages.piece("conversation_rows.html", listing=listing, asked=query)
-
-
-async def _find_conversation(site: Site, id: UUID) -> Conversation:
-    found = await site.database.read(lambda conn: conversations.these(conn, site.owner.id, [SessionId(id)]))
-    if not found:
-        raise Refused(404, "not_found", f"There is no conversation {id}.")
-    return found[SessionId(id)]

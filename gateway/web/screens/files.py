@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, replace
 from hashlib import sha256 as hash_of
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
@@ -42,13 +42,10 @@ MAX_MARKED = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Node(Listed):
     """A file or folder; a folder that is closed has no `branch`, `path` is empty if nothing can open it."""
 
     path: str
-    name: str
-    kind: Literal["file", "folder", "other"]
-    size: int
     locked: bool = False
     branch: "Branch | None" = None
 
@@ -72,12 +69,11 @@ async def branch(workspace: Workspace, folder: WorkspacePath, opened: tuple[str,
 
 async def _node(workspace: Workspace, folder: WorkspacePath, entry: Listed, opened: tuple[str, ...]) -> Node:
     if entry.kind == "other":
-        return Node("", entry.name, entry.kind, entry.size)
+        return Node(entry.name, entry.kind, entry.size, "")
     path = WorkspacePath((*folder.parts, entry.name))
-    below = (
-        await branch(workspace, path, opened[1:]) if entry.kind == "folder" and opened[:1] == (entry.name,) else None
-    )
-    return Node(str(path), entry.name, entry.kind, entry.size, await _locked(workspace, path, entry), below)
+    opens = entry.kind == "folder" and opened[:1] == (entry.name,)
+    below = await branch(workspace, path, opened[1:]) if opens else None
+    return Node(entry.name, entry.kind, entry.size, str(path), await _locked(workspace, path, entry), below)
 
 
 async def _locked(workspace: Workspace, path: WorkspacePath, entry: Listed) -> bool:

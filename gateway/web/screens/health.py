@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Request
 from fastapi.responses import Response
 
-from gateway.web.auth.access import OWNER, VISITOR, Caller, signed_in
+from gateway.web.auth.access import OWNER, VISITOR, SignedIn
 from gateway.web.live.sse import EventStream, Frame, Patch, encoded_patches
 from gateway.web.pages import Screen
 from gateway.web.screens.jobs import job_pieces
@@ -31,7 +30,7 @@ async def update(site: AtSite) -> None:
 
 
 @screen.get("/checks/events")
-async def events(site: AtSite, caller: Annotated[Caller, Depends(signed_in)]) -> Response:
+async def events(site: AtSite, caller: SignedIn) -> Response:
     """The findings of one round of checks, then of every later one."""
     return EventStream(_rounds(site), site.rights.hold(caller.session))
 

@@ -9,14 +9,14 @@ from itertools import count
 from typing import Annotated, TypeAlias, get_args
 from zoneinfo import ZoneInfo
 
-from fastapi import Depends, Query, Request
+from fastapi import Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, Field
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.work.schedules import UTC_ZONE
 from gateway.logs.files import Event, Level, Trail, at_least, event_of, find_session_trail, follow_lines, gateway_trail
-from gateway.web.auth.access import VISITOR, Caller, signed_in
+from gateway.web.auth.access import VISITOR, SignedIn
 from gateway.web.live.sse import EventStream, Frame, Patch, encoded_patches
 from gateway.web.pages import Screen
 from gateway.web.site import AtSite, Site
@@ -74,9 +74,7 @@ async def page(request: Request, site: AtSite, query: Annotated[LogQuery, Query(
 
 
 @screen.get("/logs/events")
-async def events(
-    site: AtSite, caller: Annotated[Caller, Depends(signed_in)], query: Annotated[LogQuery, Query()]
-) -> Response:
+async def events(site: AtSite, caller: SignedIn, query: Annotated[LogQuery, Query()]) -> Response:
     """The last lines, then every new one."""
     trail = await asyncio.to_thread(_trail, site, query)
     return EventStream(_tail(site, query, trail), site.rights.hold(caller.session))
@@ -116,7 +114,7 @@ def _says(event: Mapping[str, object], words: Sequence[str]) -> bool:
 
 
 def _zone(site: Site) -> str:
-    return site.chat.zones.zone_of(site.owner.id) or UTC_ZONE
+    return site.zone or UTC_ZONE
 
 
 def _trail(site: Site, query: LogQuery) -> Trail:

@@ -67,10 +67,8 @@ async def rows(site: AtSite, query: Annotated[MemoryQuery, Query()]) -> HTMLResp
 @screen.get("/memory/used", dependencies=OWNER)
 async def used_in_answer(site: AtSite, ids: Chosen) -> HTMLResponse:
     """The memories that an answer used, as they are now."""
-    existing = await memory_rows.get_rows(site, ids)
-    return HTMLResponse(
-        site.pages.part("used", [memory_rows.row_of(memory) for memory in existing], len(set(ids)) - len(existing))
-    )
+    rows = [memory_rows.row_of(memory) for memory in await memory_rows.get_rows(site, ids)]
+    return HTMLResponse(site.pages.part("used", rows, len(set(ids)) - len(rows)))
 
 
 @screen.get("/memory/said/{message}", dependencies=OWNER)

@@ -38,36 +38,24 @@ async def part(site: AtSite, identity: str) -> None:
 
 async def requests(site: Site) -> dict[str, str]:
     """The cards of linking and access requests, under their headings."""
-    pairing, part = site.channels.pairing, site.pages.part
-    made: dict[str, str] = {}
-    if claims := await pairing.claims():
-        made["joining"] = part("heading", "joining", "Linking requests")
-        made |= {f"joins{row.code}": part("joins", f"joins{row.code}", row) for row in claims}
-    if asking := await pairing.open_requests():
-        made["asking"] = part("heading", "asking", "Access requests")
-        made |= {f"asks{row.id}": part("asks", f"asks{row.id}", row) for row in asking}
-    return made
+    pairing, section = site.channels.pairing, site.pages.section
+    joins = {f"joins{row.code}": (row,) for row in await pairing.claims()}
+    asks = {f"asks{row.id}": (row,) for row in await pairing.open_requests()}
+    return section("joining", "Linking requests", "joins", joins) | section("asking", "Access requests", "asks", asks)
 
 
 async def _pieces(site: Site) -> Mapping[str, str]:
-    pairing, part = site.channels.pairing, site.pages.part
-    asking, admitted = await requests(site), await pairing.admitted()
+    pairing, part, section = site.channels.pairing, site.pages.part, site.pages.section
+    asking, admitted = await requests(site), {f"in{row.id}": (row,) for row in await pairing.admitted()}
     made: dict[str, str] = {} if asking or admitted else {"nobody": part("nobody")}
     for number, line in enumerate(site.channels.unsettled()):
         made[f"unsettled{number}"] = part("unsettled", f"unsettled{number}", line)
-    made |= asking
-    if admitted:
-        made["admitted"] = part("heading", "admitted", "People with access")
-        made |= {f"in{row.id}": part("let_in", f"in{row.id}", row) for row in admitted}
+    made |= asking | section("admitted", "People with access", "let_in", admitted)
     for row in await pairing.accounts():
-        if row.identities:
-            made[f"of{row.id}"] = part("heading", f"of{row.id}", f"Accounts of {row.name}")
-            accounts = ((f"at{sha256(each.encode()).hexdigest()}", each) for each in row.identities)
-            made |= {id: part("account", id, each) for id, each in accounts}
-    if programs := [row for row in await tokens.list_all(site.database) if row.as_owner]:
-        made["programs"] = part("heading", "programs", "Programs that act as you")
-        made |= {f"token{row.id}": part("program", f"token{row.id}", row) for row in programs}
-    return made
+        accounts = {f"at{sha256(each.encode()).hexdigest()}": (each,) for each in row.identities}
+        made |= section(f"of{row.id}", f"Accounts of {row.name}", "account", accounts)
+    programs = {f"token{row.id}": (row,) for row in await tokens.list_all(site.database) if row.as_owner}
+    return made | section("programs", "Programs that act as you", "program", programs)
 
 
 add_board(screen, _pieces)

@@ -118,7 +118,7 @@ def _choices(cron: str) -> Mapping[str, str]:
 async def preview(site: AtSite, times: Annotated[ScheduleTimes, Query()]) -> HTMLResponse:
     """The next times of the schedule being typed, or what is wrong with it."""
     try:
-        typed = define(now=site.clock.now(), zone=_zone(site), **ScheduleChanges(name="-", prompt="-", **times.changes))
+        typed = define(now=site.clock.now(), zone=site.zone, **ScheduleChanges(name="-", prompt="-", **times.changes))
     except InvalidSchedule as problem:
         return HTMLResponse(site.pages.piece("schedule_next.html", problem=str(problem)))
     return HTMLResponse(_next(site, typed))
@@ -158,7 +158,7 @@ async def act(site: AtSite, id: RowId, act: Act) -> None:
 
 
 async def _change(site: Site, work: Callable[[Schedules], Awaitable[object]]) -> None:
-    owner, now, zone = site.owner.id, site.clock.now(), _zone(site)
+    owner, now, zone = site.owner.id, site.clock.now(), site.zone
     await site.database.run(lambda tx: work(Schedules(tx, owner, now, zone, most=None, of_all=True)))
 
 
@@ -181,10 +181,6 @@ def _next(site: Site, typed: ScheduleDefinition) -> str:
     words, when = in_words(typed) if typed.when else "", typed.when
     notes = cron_notes(when.cron) if isinstance(when, Recurring) and slots else []
     return site.pages.piece("schedule_next.html", problem="", words=words, slots=slots, notes=notes)
-
-
-def _zone(site: Site) -> str | None:
-    return site.chat.zones.zone_of(site.owner.id)
 
 
 add_board(screen, _pieces, "schedules.html", times=ScheduleTimes(every="day"), zones=zone_names())

@@ -1,8 +1,7 @@
 """Settings: each key of config.json as a field, and the file itself; a change is reviewed before it is saved."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Annotated
 
@@ -41,7 +40,7 @@ async def page(request: Request, site: AtSite, find: Annotated[str, Query(max_le
 async def save(request: Request, site: AtSite) -> HTMLResponse:
     """Save the sent fields or the sent document if they were reviewed; else show the change for review."""
     values, settings = await _sent(request), site.settings.editor
-    with _naming_the_field(site):
+    try:
         wanted = await asyncio.to_thread(_wanted, settings, values)
         await _check_typed(site, wanted)
         reviewed = values["origin"] == REVERT or values.get("reviewed") == settings.stamp_of(wanted)
@@ -54,6 +53,8 @@ async def save(request: Request, site: AtSite) -> HTMLResponse:
         except Unwritable as error:
             return _review(site, wanted, values["origin"], problem=str(error))
         return HTMLResponse(await _body(site, results))
+    except OwnerMustAct as error:
+        raise _naming_the_field(site, str(error)) from error
 
 
 async def _check_typed(site: Site, wanted: ConfigChange) -> None:
@@ -93,15 +94,10 @@ def _wanted(settings: ConfigEditor, values: Mapping[str, str]) -> ConfigChange:
     return settings.typed(stamp, values)
 
 
-@contextmanager
-def _naming_the_field(site: Site) -> Iterator[None]:
-    try:
-        yield
-    except OwnerMustAct as error:
-        message = str(error)
-        keys = [field.key for field in site.settings.editor.form().fields]
-        param = next((key for key in keys if f"{key}:" in message or f"{key}[" in message), None)
-        raise Refused(409, "invalid_setting", message, param=param) from error
+def _naming_the_field(site: Site, message: str) -> Refused:
+    keys = [field.key for field in site.settings.editor.form().fields]
+    param = next((key for key in keys if f"{key}:" in message or f"{key}[" in message), None)
+    return Refused(409, "invalid_setting", message, param=param)
 
 
 def _review(

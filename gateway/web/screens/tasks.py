@@ -29,9 +29,9 @@ from gateway.store.transcript import conversations, messages
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewRow
 from gateway.store.work import steps, tasks, todo_lists, trees
-from gateway.store.work.steps import StepRow, TraceFilter
+from gateway.store.work.steps import TraceFilter
 from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
-from gateway.web.auth.access import OWNER, VISITOR, Caller, signed_in
+from gateway.web.auth.access import OWNER, VISITOR, SignedIn
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.live.boards import Draw
@@ -95,8 +95,6 @@ PINNED = 20
 """Questions on top of a page; the others are in Approvals."""
 screen = Screen(HERE, "Tasks", "list-tree", 20)
 
-SignedIn = Annotated[Caller, Depends(signed_in)]
-
 
 class TreeQuery(BaseModel):
     """The trees to show; empty fields match all."""
@@ -128,6 +126,14 @@ def _group(row: TreeRow) -> str:
     return next(name for name, states in GROUPS.items() if row.waits_for or row.status in states)
 
 
+async def _nodes(site: AtSite, id: UUID) -> Sequence[NodeRow]:
+    """The tree of a task of the owner; raises `NoSuchTask`."""
+    return await site.database.read(lambda conn: task_trees.show(conn, site.owner.id, str(id)))
+
+
+Nodes = Annotated[Sequence[NodeRow], Depends(_nodes)]
+
+
 @screen.get(HERE, dependencies=VISITOR)
 async def page(request: Request, site: AtSite, query: Annotated[TreeQuery, Query()]) -> Response:
     """The latest trees."""
@@ -157,19 +163,17 @@ async def events(site: AtSite, caller: SignedIn, query: Annotated[TreeQuery, Que
 
 
 @screen.get(f"{HERE}/{{id}}", dependencies=VISITOR)
-async def tree(request: Request, site: AtSite, id: UUID) -> Response:
+async def tree(request: Request, site: AtSite, nodes: Nodes) -> Response:
     """The whole tree of a task."""
-    nodes = await _nodes(site, id)
     async with site.database.connection() as conn:
         source = (await tasks.payload(conn, nodes[0].id)).get("forked_from")
     pieces = (await _tree(site, nodes, Markdown())).values()
     return site.screen(request, screen, "task.html", top=nodes[0], source=source, pieces=pieces)
 
 
-@screen.get(f"{HERE}/{{id}}/events")
+@screen.get(f"{HERE}/{{id}}/events", dependencies=[Depends(_nodes)])
 async def tree_events(site: AtSite, caller: SignedIn, id: UUID) -> Response:
     """The tree, then every change until it is over."""
-    await _nodes(site, id)
     return EventStream(site.boards.follow((HERE, id), _watch(site, id)), site.rights.hold(caller.session))
 
 
@@ -206,23 +210,21 @@ async def turn(request: Request, site: AtSite, message: RowId) -> Response:
             raise Refused(404, "not_found", f"There is no answer {message}.")
         begin = await messages.asked_at(conn, answer.id)
         rows = await steps.spans(conn, answer.task_id, TraceFilter(begin=begin, end=answer.created_at), STEPS)
-    lines = spans(rows, begin)
-    return site.screen(request, screen, "turn.html", answer=answer, lines=lines, cost=_total(rows))
+    cost = spent(sum(row.cost_usd for row in rows), sum(row.tokens_in + row.tokens_out for row in rows))
+    return site.screen(request, screen, "turn.html", answer=answer, lines=spans(rows, begin), cost=cost)
 
 
-@screen.post(f"{HERE}/{{id}}/cancel", status_code=204, dependencies=OWNER)
+@screen.post(f"{HERE}/{{id}}/cancel", status_code=204, dependencies=[*OWNER, Depends(_nodes)])
 async def cancel(site: AtSite, id: UUID) -> None:
     """Cancel a task with all below it; the page is updated by its events."""
-    await _nodes(site, id)
     await site.trees.control.cancel(str(id))
 
 
-@screen.post(f"{HERE}/{{id}}/fork", dependencies=OWNER)
+@screen.post(f"{HERE}/{{id}}/fork", dependencies=[*OWNER, Depends(_nodes)])
 async def fork(
     site: AtSite, id: UUID, at: Annotated[int, Query(ge=1, lt=2**63)], model: Annotated[str, Form(max_length=200)] = ""
 ) -> HTMLResponse:
     """Run a task again from one of its model calls, perhaps by another model; returns the step's new row."""
-    await _nodes(site, id)
     made = await site.trees.control.fork(str(id), at, model.strip() or None)
     return HTMLResponse(site.pages.part("forked", id, made))
 
@@ -269,11 +271,6 @@ def _pinned(site: Site, rows: Sequence[ReviewRow]) -> dict[str, str]:
     if not rows:
         return {}
     return {"asked": site.pages.part("tree_asks", len(rows) - PINNED), **question_cards(site.pages, rows[:PINNED], {})}
-
-
-async def _nodes(site: Site, id: UUID) -> Sequence[NodeRow]:
-    """The tree of a task of the owner; raises `NoSuchTask`."""
-    return await site.database.read(lambda conn: task_trees.show(conn, site.owner.id, str(id)))
 
 
 def _watch(site: Site, id: UUID) -> Draw:
@@ -333,10 +330,6 @@ def _about(node: NodeRow) -> str:
     cost = spent(node.cost_usd, node.tokens) if node.tokens or node.cost_usd else ""
     lasted = duration(node.created_at, node.updated_at) if node.status.final else ""
     return " · ".join(filter(None, (cost, lasted)))
-
-
-def _total(rows: Sequence[StepRow]) -> str:
-    return spent(sum(row.cost_usd for row in rows), sum(row.tokens_in + row.tokens_out for row in rows))
 
 
 def spent(usd: float, tokens: int) -> str:

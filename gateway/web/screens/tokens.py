@@ -60,14 +60,9 @@ async def create(site: AtSite, wanted: Annotated[TokenForm, Depends()]) -> HTMLR
     wanted.check()
     if wanted.as_owner and not wanted.confirmed:
         return HTMLResponse(site.pages.piece("token_new.html", wanted=wanted, plain=""))
+    agent, scopes = wanted.agent.strip() or None, wanted.scope or ()
     row, plain = await tokens.create(
-        site.database,
-        site.owner.id,
-        wanted.name,
-        wanted.scope or (),
-        as_owner=wanted.as_owner,
-        agent=wanted.agent.strip() or None,
-        shared=wanted.shared,
+        site.database, site.owner.id, wanted.name, scopes, as_owner=wanted.as_owner, agent=agent, shared=wanted.shared
     )
     log.info("web.token_created", name=row.name, scopes=row.scopes, as_owner=row.as_owner)
     return HTMLResponse(site.pages.piece("token_new.html", wanted=wanted, plain=plain))

@@ -21,7 +21,7 @@ from gateway.domain.conversation.tools import ArgumentRole
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.net.errors import NetError
 from gateway.net.mcp.server import public_url
-from gateway.web.auth.access import OWNER, Caller, at_page, public, signed_in
+from gateway.web.auth.access import OWNER, SignedIn, at_page, public
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
 from gateway.web.http.headers import hosts_of, page_url, split_host
@@ -36,7 +36,6 @@ Kind: TypeAlias = Literal["skills", "files"]
 Shown = Annotated[str, Form(max_length=64)]
 """The hash of what was shown: a confirmation covers nothing else."""
 
-SignedIn = Annotated[Caller, Depends(signed_in)]
 CALLBACK = "/oauth/mcp"
 """The path to which a server's sign-in sends the browser back."""
 
@@ -106,15 +105,24 @@ def _servers_in(toolbox: Toolbox) -> McpServers:
     return next(source for source in toolbox.sources if isinstance(source, McpServers))
 
 
+async def _tool(site: AtSite, name: str) -> PinnedTool:
+    try:
+        return await pinned_tools.get(site.database, name)
+    except OwnerMustAct as error:
+        raise Refused(404, "not_found", str(error)) from error
+
+
+OF_TOOL = [*OWNER, Depends(_tool)]
+
+
 @screen.get("/tools/mcp/{name}/details", dependencies=OWNER)
-async def tool_details(site: AtSite, name: str) -> HTMLResponse:
+async def tool_details(site: AtSite, tool: Annotated[PinnedTool, Depends(_tool)]) -> HTMLResponse:
     """The definition of a tool, its changes, and the form that confirms it."""
-    tool = await _tool(site, name)
     text = legible(changes_of_tool(tool))
     return HTMLResponse(site.pages.piece("mcp_tool_details.html", tool=tool, text=text, uses=Use, roles=ArgumentRole))
 
 
-@screen.post("/tools/mcp/{name}/confirm", status_code=204, dependencies=OWNER)
+@screen.post("/tools/mcp/{name}/confirm", status_code=204, dependencies=OF_TOOL)
 async def confirm_tool(
     site: AtSite,
     name: str,
@@ -125,16 +133,24 @@ async def confirm_tool(
     own: Annotated[Text, Form(max_length=100)] = "",
 ) -> None:
     """Switch on exactly the definition that was shown, with this use, and a role for each argument or none."""
-    await _tool(site, name)
     meaning = Meaning({name: means for name, means in zip(argument, role, strict=False) if means}, own.strip())
     await pinned_tools.confirm(site.database, name, sha256, use, meaning)
 
 
-@screen.post("/tools/mcp/{name}/off", status_code=204, dependencies=OWNER)
+@screen.post("/tools/mcp/{name}/off", status_code=204, dependencies=OF_TOOL)
 async def disable_tool(site: AtSite, name: str) -> None:
     """Switch it off."""
-    await _tool(site, name)
     await pinned_tools.disable(site.database, name)
+
+
+async def _find_skill(site: AtSite, kind: Kind, name: str) -> ListedSkill:
+    try:
+        return await _library(site, kind).get(name)
+    except BadSkill as error:
+        raise Refused(404, "not_found", str(error)) from error
+
+
+OF_SKILL = [*OWNER, Depends(_find_skill)]
 
 
 @screen.post("/tools/files/{name}/fetch", status_code=204, dependencies=OWNER)
@@ -155,39 +171,23 @@ async def details(site: AtSite, kind: Kind, name: str) -> HTMLResponse:
     return HTMLResponse(site.pages.piece("skill_details.html", **shown))
 
 
-@screen.post("/tools/{kind}/{name}/confirm", status_code=204, dependencies=OWNER)
+@screen.post("/tools/{kind}/{name}/confirm", status_code=204, dependencies=OF_SKILL)
 async def confirm(
     site: AtSite, kind: Kind, name: str, sha256: Shown, word: Annotated[Text, Form(max_length=100)] = ""
 ) -> None:
     """Switch on exactly the bytes that were shown; the extra word for severe findings is its name."""
-    await _find_skill(site, kind, name)
     await _library(site, kind).confirm(name, sha256, despite_findings=word.strip() == name)
 
 
-@screen.post("/tools/{kind}/{name}/{act}", status_code=204, dependencies=OWNER)
+@screen.post("/tools/{kind}/{name}/{act}", status_code=204, dependencies=OF_SKILL)
 async def change(site: AtSite, kind: Kind, name: str, act: Literal["off", "dismiss", "remove"]) -> None:
     """Switch it off, forget the version that waits, or delete it and its files."""
     library = _library(site, kind)
-    await _find_skill(site, kind, name)
     await {"off": library.disable, "dismiss": library.dismiss, "remove": library.remove}[act](name)
 
 
 def _library(site: Site, kind: Kind) -> Skills:
     return site.tools.skills if kind == "skills" else site.tools.tool_files.library
-
-
-async def _find_skill(site: Site, kind: Kind, name: str) -> ListedSkill:
-    try:
-        return await _library(site, kind).get(name)
-    except BadSkill as error:
-        raise Refused(404, "not_found", str(error)) from error
-
-
-async def _tool(site: Site, name: str) -> PinnedTool:
-    try:
-        return await pinned_tools.get(site.database, name)
-    except OwnerMustAct as error:
-        raise Refused(404, "not_found", str(error)) from error
 
 
 def _document(kind: Kind, files: Mapping[str, bytes]) -> str | None:

@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import Query, Request
 from fastapi.responses import Response
 
-from gateway.domain.text.texts import compact
 from gateway.store.work import budgets
 from gateway.store.work.budgets import Period, UsageRow
 from gateway.web.auth.access import VISITOR
@@ -35,6 +34,8 @@ async def page(
     async with site.database.connection() as conn:
         rows = await budgets.used(conn, midnight(first), midnight(last) + timedelta(days=1))
         accounts = await budgets.accounts(conn, now, await budgets.settled_cost(conn, now))
+    limited = ("Today", Period.DAY, limits.day_usd), ("This month", Period.MONTH, limits.month_usd)
+    budgeted = [(name, accounts[period], limit) for name, period, limit in limited]
     of_day = {line.day: line for line in summed(rows, lambda row: row.day)}
     return site.screen(
         request,
@@ -49,11 +50,7 @@ async def page(
             "channel": summed(rows, lambda row: row.channel),
             "session": summed(rows, lambda row: row.session_id or row.channel)[:MOST_SESSIONS],
         },
-        budgets=(
-            ("Today", accounts[Period.DAY], limits.day_usd),
-            ("This month", accounts[Period.MONTH], limits.month_usd),
-        ),
-        compact=compact,
+        budgets=budgeted,
     )
 
 

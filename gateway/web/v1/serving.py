@@ -14,9 +14,8 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 
 import structlog
 from fastapi import Depends, Header
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
-from starlette.types import Send
 
 from gateway.domain.channels.routing import Ignore
 from gateway.domain.conversation import digest
@@ -33,7 +32,7 @@ from gateway.web.auth.access import Caller, needs, principal_of, sender_of
 from gateway.web.files import keep
 from gateway.web.http.bodies import UploadedFile
 from gateway.web.http.errors import Refused
-from gateway.web.live.sse import EventStream, Frame
+from gateway.web.live.sse import ClosedStream, EventStream, Frame
 from gateway.web.site import Site, accept
 from gateway.web.v1 import turn
 from gateway.web.v1.request import ChatRequest
@@ -94,21 +93,10 @@ async def serve(
         await keep(site, whose, UploadedFile(file.name, file.mime, file.pieces()), CHANNEL, apart=not caller.as_owner)
         for file in request.files
     ]
-    inbound = Inbound(
-        address,
-        sender_of(site, caller),
-        request.text,
-        key,
-        now,
-        solo=True,
-        earlier=request.earlier,
-        attachments=tuple(file.announced for file in files),
-        private=True,
-        as_owner=caller.as_owner,
-        fork=fork,
-        client=_client_part(request),
-    )
-    accepted = await accept(site, inbound)
+    sender, own = sender_of(site, caller), caller.as_owner
+    inbound = Inbound(address, sender, request.text, key, now, solo=True, fork=fork, private=True, as_owner=own)
+    attached, client = tuple(file.announced for file in files), _client_part(request)
+    accepted = await accept(site, replace(inbound, earlier=request.earlier, attachments=attached, client=client))
     if isinstance(accepted.decision, Ignore):
         raise Refused(400, "invalid_value", f"The message was ignored: {accepted.decision.reason}.", param="messages")
     if fork is not None and accepted.address_id is not None:
@@ -187,9 +175,7 @@ def _client_part(request: ChatRequest) -> ClientInput | None:
 async def _key(site: Site, caller: Caller, body: bytes, *, again: bool) -> str:
     """The key of a request that names none: a new one, or for a client's own retry that of the first try."""
     same = hashlib.sha256(body).hexdigest()
-    before = None
-    if again:
-        before = await site.database.read(lambda conn: inbox.latest_key(conn, caller.account, same))
+    before = await site.database.read(lambda conn: inbox.latest_key(conn, caller.account, same)) if again else None
     return before or f"{same}{uuid4().hex}"
 
 
@@ -289,19 +275,13 @@ async def json_response(work: Coroutine[Any, Any, JsonObject], headers: Mapping[
     except BaseException:
         running.cancel()
         raise
-    return _SlowJsonResponse(running, headers)
+    return _slow_response(running, headers)
 
 
-class _SlowJsonResponse(StreamingResponse):
-    def __init__(self, running: "asyncio.Future[JsonObject]", headers: Mapping[str, str]) -> None:
-        self._pieces = _pieces(running)
-        # a compressor would keep the whitespace to itself
-        unbuffered = {"Content-Encoding": "identity", "X-Accel-Buffering": "no"}
-        super().__init__(self._pieces, media_type="application/json", headers={**headers, **unbuffered})
-
-    async def stream_response(self, send: Send) -> None:
-        async with aclosing(self._pieces):
-            await super().stream_response(send)
+def _slow_response(running: "asyncio.Future[JsonObject]", headers: Mapping[str, str]) -> Response:
+    # a compressor would keep the whitespace to itself
+    unbuffered = {"Content-Encoding": "identity", "X-Accel-Buffering": "no"}
+    return ClosedStream(_pieces(running), "application/json", {**headers, **unbuffered})
 
 
 async def _pieces(running: "asyncio.Future[JsonObject]") -> AsyncGenerator[bytes, None]:

@@ -4,7 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
@@ -72,10 +72,8 @@ class _Cut:
     finish: str = ""
     """Why the text ended before its end; "" if it did not."""
     _held: str = ""
-    _room: int | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._room = self.limits.max_tokens
+    _tokens: int = 0
+    """Those of the text that is sent."""
 
     def add(self, text: str, *, last: bool = False) -> str:
         """The part of the text that may be sent; the rest is held until it is known what follows."""
@@ -104,10 +102,10 @@ class _Cut:
         return text
 
     def _within(self, text: str) -> str:
-        if self._room is None or not text:
+        if self.limits.max_tokens is None or not text:
             return text
-        room, needed = self._room, estimate(text)
-        self._room = room - needed
+        room, needed = self.limits.max_tokens - self._tokens, estimate(text)
+        self._tokens += needed
         if needed <= room:
             return text
         self.finish = "length"

@@ -87,11 +87,8 @@ def model_entry(name: str, created: int) -> dict[str, Json]:
 
 def usage(spent: ModelUse) -> dict[str, Json]:
     """The tokens of an answer."""
-    return {
-        "prompt_tokens": spent.tokens_in,
-        "completion_tokens": spent.tokens_out,
-        "total_tokens": spent.tokens_in + spent.tokens_out,
-    }
+    total = spent.tokens_in + spent.tokens_out
+    return {"prompt_tokens": spent.tokens_in, "completion_tokens": spent.tokens_out, "total_tokens": total}
 
 
 def _call(call: ToolCall) -> dict[str, Json]:

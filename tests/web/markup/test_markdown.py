@@ -359,9 +359,9 @@ async def test_memory_is_bounded_by_size_too():
     markdown = Markdown()
     for n in range(100):
         await markdown.prepare([f"{n} " + "x" * 200_000])
-    kept = sum(len(text) + len(html) for text, html in markdown._done.items())
+    kept = sum(len(text) + len(html) for text, html in markdown._done.values())
     assert 4 * 2**20 < kept <= 8 * 2**20
-    assert kept == markdown._chars
+    assert kept == markdown._done.currsize
     enormous = "x" * (9 * 2**20)
     assert markdown.html(enormous) is markdown.html(enormous)
 

@@ -11,9 +11,9 @@ START = datetime(2026, 11, 26, 12, tzinfo=UTC)
 
 
 def node(name: str, begin: int, end: int, status: Status = Status.COMPLETED) -> NodeRow:
-    place = (TaskId(uuid4()), None, 0, name, "main", status, None, None, None, SessionId(uuid4()))
+    shown = (TaskId(uuid4()), None, 0, name, "main", status, None, None, 0.0, 0, None, [])
     at = (START + timedelta(seconds=begin), START + timedelta(seconds=end))
-    return NodeRow(*place, 0.0, 0, None, *at, None, None, [], None)
+    return NodeRow(*shown, *at, None, SessionId(uuid4()), None, None, None)
 
 
 def test_a_tree_that_is_over_fills_its_span() -> None:
