@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack
 
 from gateway.domain.conversation.tools import Change
+from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import MemoryId, PrincipalId, SessionId
 from gateway.domain.memory.memories import (
     AlreadyRemembered,
@@ -41,8 +42,10 @@ MOST_IDS = 2**63 - 1
 """The greatest id that the database can have; people and models may name a greater one."""
 
 
-class MemoryRefused(Exception):
+class MemoryRefused(SupaclawError):
     """The change is refused; the text says what would work."""
+
+    code = "refused"
 
 
 class UnknownMemory(MemoryRefused):

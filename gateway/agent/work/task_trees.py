@@ -50,13 +50,19 @@ The task:"""
 class NoSuchAgent(OwnerMustAct):
     """There is no active agent with this slug, or its file is invalid."""
 
+    code = "unknown_agent"
+
 
 class NoSuchTask(OwnerMustAct):
     """No task has this id, or several do."""
 
+    code = "not_found"
+
 
 class TooManyTasks(OwnerMustAct):
     """The person or the conversation has the most unfinished trees allowed."""
+
+    code = "too_many"
 
 
 _SHARED = f"what others' words may start: {MOST_SHARING}, for the money of one run. Cancel one, or give each a budget."
