@@ -6,6 +6,7 @@ Most are methods of a class, each declared by `tool`.
 import importlib
 import pkgutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
@@ -258,12 +259,10 @@ async def file_picture(workspace: Workspace, path: str) -> tuple[Image, ...]:
 
 async def file_content(workspace: Workspace, path: str, limit: int) -> bytes:
     """The bytes of a file; empty if it is gone or not a file any more."""
-    if not path:
-        return b""
-    try:
-        return await workspace.content(path, limit) or b""
-    except WorkspaceError:
-        return b""
+    if path:
+        with suppress(WorkspaceError):
+            return await workspace.content(path, limit) or b""
+    return b""
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

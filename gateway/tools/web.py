@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from cachetools import LRUCache
@@ -117,9 +118,8 @@ class _WebTools:
         seen, key = self._session(caller.session), _key(url)
         if key in seen.results or (key in seen.links and seen.followed < MAX_FOLLOWED):
             return True
-        return any(
-            [await caller.said(form) for form in dict.fromkeys((written, url, url.removesuffix("/"), key, f"{key}/"))]
-        )
+        forms = dict.fromkeys((written, url, url.removesuffix("/"), key, f"{key}/"))
+        return any([await caller.said(form) for form in forms])
 
     def _cached_document(self, url: str, arguments: FetchArguments) -> PageText | None:
         """The document for a further page; None for the first one, which is always requested anew."""
@@ -171,18 +171,16 @@ def _key(url: str) -> str:
 
 def _is_admitted(url: str, rules: Rules) -> bool:
     """Whether `web_fetch` may read this address, so that no search shows what it may not."""
-    try:
+    with suppress(NetError):
         rules.admit(parse_url(url))
-    except NetError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _host(url: str) -> str:
-    try:
+    with suppress(NetError):
         return parse_url(url).host
-    except NetError:
-        return ""
+    return ""
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:
