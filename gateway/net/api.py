@@ -144,9 +144,8 @@ async def exchange_refresh_token(request: Outgoing, rules: Callable[[], Rules]) 
     """Send a token request; raises `NetError`, which never quotes the answer."""
     answer, host = await send(request, rules), parse_url(request.url).host
     if answer.status != 200:
-        raise NetError(
-            "credential_refused", f"{host} refused the refresh token{_refusal_reason(answer)}; {_REFUSED_ADVICE}"
-        )
+        message = f"{host} refused the refresh token{_refusal_reason(answer)}; {_REFUSED_ADVICE}"
+        raise NetError("credential_refused", message)
     try:
         return TokenResponse.model_validate_json(answer.text)
     except ValidationError:

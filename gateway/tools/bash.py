@@ -82,9 +82,8 @@ class _Bash:
             label = max(label, await workspace.labels.of(path, hashlib.sha256(data).hexdigest()))
             size += len(data)
             if size > MAX_BYTES or len(files) == MAX_FILES:
-                raise ToolFailed.own(
-                    "too_large", f"At most {MAX_FILES:,} files and {MAX_BYTES >> 20} MB can be copied in."
-                )
+                message = f"At most {MAX_FILES:,} files and {MAX_BYTES >> 20} MB can be copied in."
+                raise ToolFailed.own("too_large", message)
             files[f"{HOME}/{path}"] = data
         return label, files
 

@@ -252,18 +252,14 @@ class _Files:
         what = f"Move {path} to {arguments.to}" if isinstance(arguments, MoveArguments) else f"Delete {path}"
         return Change(what, hashlib.sha256(raw).hexdigest())
 
-    @tool(
-        "Moving {path}", "Moved {path} to {to}", class_of_removal, lasting_removal, effect=Effect.LOCAL, timeout=120.0
-    )
+    @tool("Moving {path}", "Moved {path} to {to}", class_of_removal, lasting_removal, effect=Effect.LOCAL, timeout=120)
     async def move_file(self, arguments: MoveArguments, caller: Caller) -> Labelled:
         """Move or rename a file; never overwrites one."""
         await self._checkpoint("before a move")
         written = await self.services.workspace.move(arguments.path, arguments.to, caller.label, mime_of(arguments.to))
         return Labelled.own({"ok": True, "path": written.path})
 
-    @tool(
-        "Deleting {path}", "Deleted {path}", class_of_removal, lasting_removal, effect=Effect.IDEMPOTENT, timeout=120.0
-    )
+    @tool("Deleting {path}", "Deleted {path}", class_of_removal, lasting_removal, effect=Effect.IDEMPOTENT, timeout=120)
     async def delete_file(self, arguments: DeleteArguments, caller: Caller) -> Labelled:
         """Delete a file; the user can restore it."""
         await asyncio.to_thread(self.services.workspace.size, arguments.path)

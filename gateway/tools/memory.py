@@ -157,11 +157,9 @@ class _Memory:
         if arguments.id is not None:
             id = MemoryId(arguments.id)
             return await context.transact(lambda tx: _whole(tx, context, id))
-        which = MemoryFilter(
-            kinds=(Kind.MEMORY,),
-            categories=(arguments.category,) if arguments.category else (),
-            at_most=recall_limit(context.role, caller.label),
-        )
+        categories = (arguments.category,) if arguments.category else ()
+        at_most = recall_limit(context.role, caller.label)
+        which = MemoryFilter(kinds=(Kind.MEMORY,), categories=categories, at_most=at_most)
         return await context.transact(lambda tx: _listed(tx, context, which))
 
     async def remember_lasts(self, arguments: RememberArguments, _caller: Caller) -> Change | None:

@@ -342,9 +342,8 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except NoJail as error:
-        raise ToolFailed.own(
-            "no_jail", f"Commands can't be confined on this machine, so none runs: {error}."
-        ) from error
+        message = f"Commands can't be confined on this machine, so none runs: {error}."
+        raise ToolFailed.own("no_jail", message) from error
 
 
 MAX_NAMED_FILES = 30

@@ -124,9 +124,8 @@ class McpCalls:
             async with asyncio.timeout(self.seconds) as limit:
                 connection = await self.connect(self.shown.server)
                 self._check(connection.tools.get(self.shown.name))
-                answer = await connection.call(
-                    self.shown.name, arguments.model_dump(mode="json"), ask, partial(self.report, caller)
-                )
+                report = partial(self.report, caller)
+                answer = await connection.call(self.shown.name, arguments.model_dump(mode="json"), ask, report)
         except TimeoutError:
             await caller.fence()  # raises if the database is silent, too
             what = f"took longer than {self.seconds:g} s and was stopped; it may have had an effect."

@@ -160,9 +160,8 @@ class _Call:
         if credential is None:
             return await api.send(request, rules)
         if credential.oauth is None:
-            injected = inject(
-                _with(request, credential, f"${{secret:{credential.secret}}}"), self.tool.name, self._find
-            )
+            placed = _with(request, credential, f"${{secret:{credential.secret}}}")
+            injected = inject(placed, self.tool.name, self._find)
             await self._note_use(injected)
             return await api.send(injected.request, rules)
         token = await self.tokens.get(self.tool, self.principal)

@@ -257,9 +257,8 @@ async def fork(tx: Connection, principal: PrincipalId, which: str, at: int, mode
     place = await steps.asked_at(tx, source, at)
     asked = before.asked or await tool_calls.prompt_of(tx, source)
     if place is None or asked is None:
-        raise NoSuchTask(
-            f"The task has no model call at or before a step {at}; `supaclaw tasks trace` lists its steps."
-        )
+        message = f"The task has no model call at or before a step {at}; `supaclaw tasks trace` lists its steps."
+        raise NoSuchTask(message)
     label = await sessions.label(tx, place.session)
     session = await conversations.start_branch(tx, principal, place.session, place.seq, before.label, unattended=True)
     if session is None:

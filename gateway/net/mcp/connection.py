@@ -150,9 +150,8 @@ class Connection:
             nonlocal reported
             if monotonic() - reported >= PROGRESS_SECONDS:
                 reported = monotonic()
-                report(
-                    one_line(f"{progress:g}{'' if total is None else f' of {total:g}'} {message or ''}", MAX_PROGRESS)
-                )
+                told = f"{progress:g}{'' if total is None else f' of {total:g}'} {message or ''}"
+                report(one_line(told, MAX_PROGRESS))
 
         self._answers.append(answer)
         try:
