@@ -43,9 +43,8 @@ such call has passed in this turn. Returns whether the call may pass.
 
 async def nobody(_act: Act, _caller: Caller) -> JsonObject:
     """An `Ask` for runs in which no person can be asked: raise `ToolFailed`."""
-    raise ToolFailed.own(
-        "not_allowed", "This needs a person's approval, and nobody can be asked here; nothing was changed."
-    )
+    message = "This needs a person's approval, and nobody can be asked here; nothing was changed."
+    raise ToolFailed.own("not_allowed", message)
 
 
 async def never_said(_caller: Caller, _value: str) -> bool:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
@@ -12,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from gateway.domain.conversation.model import ToolSpec
 from gateway.domain.conversation.tools import BUILT_IN, AnyTool, taken_name
 from gateway.domain.conversation.transcript import Entry, ToolIntent, ToolResult
-from gateway.domain.json import JsonObject
+from gateway.domain.json import JsonObject, json_or_text
 from gateway.domain.principals import Label
 
 
@@ -222,10 +221,9 @@ def found_in(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def _names(result: str) -> Iterator[str]:
-    with suppress(ValueError, RecursionError):
-        match json.loads(result):
-            case {"tools": list(tools)}:
-                yield from (str(tool["name"]) for tool in tools if isinstance(tool, dict) and "name" in tool)
+    match json_or_text(result):
+        case {"tools": list(tools)}:
+            yield from (str(tool["name"]) for tool in tools if isinstance(tool, dict) and "name" in tool)
 
 
 def _size(spec: ToolSpec) -> int:

@@ -140,10 +140,12 @@ async def limited(tool: AnyTool, caller: Caller, work: Awaitable[T]) -> T:
         raise ToolFailed.own("timeout", message) from None
     if isinstance(result, (ToolFailed, *INTERRUPTIONS)):
         raise result
+    if isinstance(result, SupaclawError):
+        label = Label.UNTRUSTED if result.foreign else Label.OWNER
+        raise ToolFailed(result.code or type(result).__name__, error_text(result), label) from result
     if isinstance(result, BaseException):
         # An error of other code may quote the text that it was reading.
-        label = Label.OWNER if isinstance(result, SupaclawError) else Label.UNTRUSTED
-        raise ToolFailed(type(result).__name__, error_text(result), label) from result
+        raise ToolFailed(type(result).__name__, error_text(result), Label.UNTRUSTED) from result
     return result
 
 

@@ -15,6 +15,11 @@ from collections.abc import Iterator
 class SupaclawError(Exception):
     """Base of all our errors; the text is one line."""
 
+    code: str | None = None
+    """The kind of error, for a model whose call it ends; None means the name of the class."""
+    foreign = False
+    """Whether the text quotes somebody else, or names what they chose."""
+
 
 class OwnerMustAct(SupaclawError):
     """Only the operator can fix this; the text says how."""

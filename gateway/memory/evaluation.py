@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from math import log2
@@ -146,10 +147,9 @@ def _of_longmemeval(instance: _Instance) -> Conversation:
 
 def _time(text: str, form: str) -> datetime:
     """A time, which matters for the order only; an unreadable one is in the past."""
-    try:
+    with suppress(ValueError):
         return datetime.strptime(text.strip(), form).replace(tzinfo=UTC)
-    except ValueError:
-        return datetime(2000, 1, 1, tzinfo=UTC)
+    return datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)

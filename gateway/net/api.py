@@ -5,7 +5,7 @@ Refresh tokens are exchanged for access tokens in the same way."""
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
@@ -38,7 +38,7 @@ class ApiResponse:
 
 def build_request(operation: Operation, base: str, given: Mapping[str, Json], headers: Mapping[str, str]) -> Outgoing:
     """The request for these arguments; raises `NetError` for a value that doesn't fit its place."""
-    check_arguments(operation, given)
+    check_arguments(operation.slots, operation.required, given)
     parts: dict[RequestPart, dict[str, Json]] = {"path": {}, "query": {}, "header": {}, "body": {}}
     for name, value in given.items():
         if value is not None:
@@ -57,13 +57,13 @@ def build_request(operation: Operation, base: str, given: Mapping[str, Json], he
     return Outgoing(operation.method, url, {"Accept": "application/json", **headers, **named}, body=body)
 
 
-def check_arguments(operation: Operation, arguments: Mapping[str, Json]) -> None:
+def check_arguments(known: Collection[str], required: Iterable[str], given: Mapping[str, Json]) -> None:
     """Raise `NetError` if a required argument is missing or one is unknown."""
-    if missing := [name for name in operation.required if arguments.get(name) is None]:
-        raise NetError("invalid_arguments", f"{missing[0]} is missing; it takes: {', '.join(operation.slots)}.")
-    if unknown := sorted(set(arguments) - operation.slots.keys()):
-        takes = ", ".join(operation.slots) or "none"
-        raise NetError("invalid_arguments", f"{unknown[0][:80]!r} isn't one; it takes: {takes}.")
+    takes = f"it takes: {', '.join(known) or 'none'}."
+    if missing := [name for name in required if given.get(name) is None]:
+        raise NetError("invalid_arguments", f"{missing[0]} is missing; {takes}")
+    if unknown := sorted(given.keys() - known):
+        raise NetError("invalid_arguments", f"{unknown[0][:80]!r} isn't one; {takes}")
 
 
 async def send(request: Outgoing, rules: Callable[[], Rules]) -> ApiResponse:
@@ -144,9 +144,8 @@ async def exchange_refresh_token(request: Outgoing, rules: Callable[[], Rules]) 
     """Send a token request; raises `NetError`, which never quotes the answer."""
     answer, host = await send(request, rules), parse_url(request.url).host
     if answer.status != 200:
-        raise NetError(
-            "credential_refused", f"{host} refused the refresh token{_refusal_reason(answer)}; {_REFUSED_ADVICE}"
-        )
+        message = f"{host} refused the refresh token{_refusal_reason(answer)}; {_REFUSED_ADVICE}"
+        raise NetError("credential_refused", message)
     try:
         return TokenResponse.model_validate_json(answer.text)
     except ValidationError:

@@ -116,10 +116,7 @@ FindRules = Callable[[], Rules]
 
 
 def guarded(
-    rules: FindRules,
-    limits: Limits = PAGE,
-    headers: Mapping[str, str] | None = None,
-    trusted: SSLContext | None = None,
+    rules: FindRules, limits: Limits = PAGE, headers: Mapping[str, str] | None = None, trusted: SSLContext | None = None
 ) -> AsyncClient:
     """A client that connects where the rules allow and reads answers within the limits; close it after use.
 

@@ -51,13 +51,11 @@ async def get_page(
     """
     target = parse_url(url)
     client = await asyncio.to_thread(load_client)
-    async with client.guarded(lambda: rules, limits or client.PAGE, trusted=trusted) as http:
-        try:
-            async with asyncio.timeout(_SECONDS):
-                with client.translated_errors(target.host):
-                    return await _followed(http, target, headers or {}, may_follow)
-        except TimeoutError:
-            raise NetError("timeout", f"{target.host} took too long; try again later.") from None
+    guarded = client.guarded(lambda: rules, limits or client.PAGE, trusted=trusted)
+    until = asyncio.get_running_loop().time() + _SECONDS
+    async with guarded as http, client.within(until, target.host):
+        with client.translated_errors(target.host):
+            return await _followed(http, target, headers or {}, may_follow)
 
 
 def load_client() -> ModuleType:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from gateway.config.model import WorkspaceStore
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
@@ -87,12 +87,6 @@ class ObjectStore:
             self._proxy.close()
         self._client = self._proxy = None
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self.close()
-
     async def put(self, sha256: str, file: Path) -> None:
         """Store a file, replacing an object of this name."""
         client = await self._checked()
@@ -159,6 +153,7 @@ async def _check(target: Target, rules: Rules) -> None:
 def _connected(address: StoreAddress, proxy: str) -> "S3Store":
     """The SDK's client, which takes neither keys nor endpoints from the environment or from services of the machine."""
     store = import_module("obstore.store")
+    credential = {"access_key_id": address.key, "secret_access_key": address.secret, "token": None, "expires_at": None}
     client: S3Store = store.S3Store(
         address.bucket,
         config={
@@ -177,12 +172,7 @@ def _connected(address: StoreAddress, proxy: str) -> "S3Store":
             "proxy_url": proxy,
         },
         retry_config={"max_retries": _RETRIES, "retry_timeout": _READ},
-        credential_provider=lambda: {
-            "access_key_id": address.key,
-            "secret_access_key": address.secret,
-            "token": None,
-            "expires_at": None,
-        },
+        credential_provider=lambda: credential,
     )
     return client
 

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias, TypedDict, Unpack, assert_never
 from unicodedata import category
 from zoneinfo import ZoneInfo
 
+from gateway.domain.errors import SupaclawError
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import zone as named
 from gateway.domain.work.schedules import (
@@ -45,8 +46,10 @@ _DELAY_PART = rf"(\d{{1,4}}|an?) ({'|'.join(_UNITS)})s?"
 _DELAY = re.compile(rf"in {_DELAY_PART}(?:,? (?:and )?{_DELAY_PART})*", re.ASCII | re.IGNORECASE)
 
 
-class InvalidSchedule(ValueError):
+class InvalidSchedule(SupaclawError, ValueError):
     """A schedule is invalid; the text says in one line which value is wrong and how to fix it."""
+
+    code = "refused"
 
 
 class ScheduleChanges(TypedDict, total=False):

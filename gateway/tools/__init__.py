@@ -5,8 +5,8 @@ Most are methods of a class, each declared by `tool`.
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
@@ -39,7 +39,6 @@ from gateway.domain.memory.memories import ALL_MEMORIES, MemoryAccess
 from gateway.domain.principals import Label, Role
 from gateway.domain.time import Clock
 from gateway.net.addresses import Rules
-from gateway.net.errors import NetError
 from gateway.net.fetch import WebPage
 from gateway.net.search import WebSearcher
 from gateway.sandbox.virtual.shell import ShellResult
@@ -49,18 +48,6 @@ from gateway.workspace.files.tree import Workspace
 from gateway.workspace.locks import LockWatch
 
 Result = TypeVar("Result")
-
-
-@contextmanager
-def explained() -> Iterator[None]:
-    """Raise `ToolFailed` for errors of files and addresses; an error text that quotes others is untrusted."""
-    try:
-        yield
-    except WorkspaceError as error:
-        raise ToolFailed.own(error.code, str(error)) from error
-    except NetError as error:
-        label = Label.UNTRUSTED if error.foreign or error.code == "unreadable" else Label.OWNER
-        raise ToolFailed(error.code, str(error), label) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,12 +259,10 @@ async def file_picture(workspace: Workspace, path: str) -> tuple[Image, ...]:
 
 async def file_content(workspace: Workspace, path: str, limit: int) -> bytes:
     """The bytes of a file; empty if it is gone or not a file any more."""
-    if not path:
-        return b""
-    try:
-        return await workspace.content(path, limit) or b""
-    except WorkspaceError:
-        return b""
+    if path:
+        with suppress(WorkspaceError):
+            return await workspace.content(path, limit) or b""
+    return b""
 
 
 Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]

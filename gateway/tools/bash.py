@@ -16,7 +16,7 @@ from gateway.domain.principals import Label
 from gateway.net import fetch
 from gateway.net.addresses import parse_url
 from gateway.sandbox.virtual.shell import HOME, MAX_BYTES, SECONDS, ShellResult
-from gateway.tools import Bash, Services, ShellScript, declared, explained, tool
+from gateway.tools import Bash, Services, ShellScript, declared, tool
 from gateway.workspace.files.paths import WorkspacePath
 from gateway.workspace.files.search import files_named
 from gateway.workspace.files.uploads import mime_of
@@ -60,35 +60,30 @@ class _Bash:
         label = Label.UNTRUSTED if pages else label
         wanted = [f"{HOME}/{path}" for path in targets]
         run = await self.shell.run(caller.task, ShellScript(arguments.script, files, pages, wanted, label))
-        with explained():
-            for path, data in run.saved.items():
-                name = path.removeprefix(f"{HOME}/")
-                await self.services.workspace.write(name, data, run.label, mime_of(name))
+        for path, data in run.saved.items():
+            name = path.removeprefix(f"{HOME}/")
+            await self.services.workspace.write(name, data, run.label, mime_of(name))
         not_saved = [target for target, path in zip(targets, wanted, strict=True) if path not in run.saved]
         return Labelled(_answer(run.result, not_saved), run.label)
 
     def _target(self, path: str) -> str:
-        with explained():
-            return str(WorkspacePath.parse(path.removeprefix(f"{HOME}/")))
+        return str(WorkspacePath.parse(path.removeprefix(f"{HOME}/")))
 
     async def _copied(self, patterns: Sequence[str], label: Label) -> tuple[Label, dict[str, bytes]]:
         """The files to copy in, and the label of all that they hold."""
         workspace, files, size = self.services.workspace, dict[str, bytes](), 0
-        with explained():
-            found = [await files_named(workspace, pattern.removeprefix(f"{HOME}/")) for pattern in patterns]
+        found = [await files_named(workspace, pattern.removeprefix(f"{HOME}/")) for pattern in patterns]
         paths = list(dict.fromkeys(path for each in found for path in each.paths))
         label = max([label, *(each.label for each in found)])
         for path in paths:
-            with explained():
-                data = await workspace.content(path, MAX_BYTES - size + 1)
+            data = await workspace.content(path, MAX_BYTES - size + 1)
             if data is None:
                 raise ToolFailed.own("not_found", f"There is no file {path}.")
             label = max(label, await workspace.labels.of(path, hashlib.sha256(data).hexdigest()))
             size += len(data)
             if size > MAX_BYTES or len(files) == MAX_FILES:
-                raise ToolFailed.own(
-                    "too_large", f"At most {MAX_FILES:,} files and {MAX_BYTES >> 20} MB can be copied in."
-                )
+                message = f"At most {MAX_FILES:,} files and {MAX_BYTES >> 20} MB can be copied in."
+                raise ToolFailed.own("too_large", message)
             files[f"{HOME}/{path}"] = data
         return label, files
 
@@ -98,10 +93,9 @@ class _Bash:
         def allows(address: str) -> bool:
             return any(_covers(each, address) for each in allowed)
 
-        with explained():
-            if web is None or not allows(parse_url(url).url):
-                raise ToolFailed.own("not_allowed", f"{url[:200]} isn't below an address in tools.bash.allow_urls.")
-            return (await fetch.get_page(url, web.rules(), may_follow=allows)).body
+        if web is None or not allows(parse_url(url).url):
+            raise ToolFailed.own("not_allowed", f"{url[:200]} isn't below an address in tools.bash.allow_urls.")
+        return (await fetch.get_page(url, web.rules(), may_follow=allows)).body
 
 
 def _covers(allowed: str, url: str) -> bool:

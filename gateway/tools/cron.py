@@ -196,8 +196,6 @@ class _Cron:
             await context.transact(rehearse)
         except _RolledBack as rehearsed:
             before, after = (_written_out(row) if row else "" for row in rehearsed.changed)
-        except InvalidSchedule as refusal:
-            raise ToolFailed.own("refused", str(refusal)) from refusal
         if before == after:
             return None
         preview = await asyncio.to_thread(difference, "schedule", before, after)
@@ -211,10 +209,7 @@ class _Cron:
         """
         if (context := self.context) is None:
             raise ToolFailed.own("unavailable", "There are no schedules here.")
-        try:
-            return await context.transact(lambda tx: _act(tx, context, arguments, caller))
-        except InvalidSchedule as refusal:
-            raise ToolFailed.own("refused", str(refusal)) from refusal
+        return await context.transact(lambda tx: _act(tx, context, arguments, caller))
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:

@@ -22,7 +22,7 @@ from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.sandbox.command import Ending, Limits, Report
 from gateway.sandbox.workshop import Running
-from gateway.tools import Services, declared, tool
+from gateway.tools import Services, ToolOptions, declared, tool
 
 PAGE_CHARS = 8_000
 KEPT_BYTES = 2 * 1024**2
@@ -42,6 +42,9 @@ class ExecArguments(ToolArguments):
     )
 
 
+_RUN: ToolOptions = {"effect": Effect.LOCAL, "timeout": MAX_SECONDS + 60, "max_result": 3 * PAGE_CHARS, "private": True}
+
+
 @dataclass(frozen=True, slots=True)
 class _Exec:
     services: Services
@@ -55,16 +58,7 @@ class _Exec:
         """A command that reaches other hosts always asks."""
         return ToolClass.IRREVERSIBLE if arguments.hosts else ToolClass.RUN
 
-    @tool(
-        "Running {command}",
-        "Ran {command}",
-        kind,
-        lasting,
-        effect=Effect.LOCAL,
-        timeout=MAX_SECONDS + 60,
-        max_result=3 * PAGE_CHARS,
-        private=True,
-    )
+    @tool("Running {command}", "Ran {command}", kind, lasting, **_RUN)
     async def exec(self, arguments: ExecArguments, caller: Caller) -> Labelled:
         """The real shell, on the workspace's files: network to `hosts` only, no terminal, nothing left running.
 

@@ -14,9 +14,9 @@ from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, L
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
-from gateway.tools import Services, declared, explained, file_picture, tool
+from gateway.tools import Services, declared, file_picture, tool
 from gateway.workspace.files.edits import Edit, apply_edits
-from gateway.workspace.files.paths import WorkspacePath
+from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
 from gateway.workspace.files.search import FoundLines, fits_glob
 from gateway.workspace.files.tree import MAX_LISTED, MAX_WRITE_BYTES
 from gateway.workspace.files.uploads import PAGES_SUFFIX, mime_of
@@ -103,8 +103,7 @@ class _Files:
         waiting, left_out, label = [(arguments.path, "", 1)], 0, Label.OWNER
         while waiting and len(entries) < MAX_LISTED:
             path, before, depth = waiting.pop(0)
-            with explained():
-                listing = await self.services.workspace.listing(path)
+            listing = await self.services.workspace.listing(path)
             left_out, label = left_out + listing.left_out, max(label, listing.label)
             for entry in listing.entries:
                 name = f"{before}{entry.name}"
@@ -136,8 +135,10 @@ class _Files:
             return await self._extracted_page(arguments, failure)
 
     async def _page(self, path: str, arguments: ReadArguments) -> Labelled:
-        with explained():
+        try:
             page = await self.services.workspace.page(path, arguments.offset, arguments.limit)
+        except WorkspaceError as error:
+            raise ToolFailed.own(error.code, str(error)) from error
         if page is None:
             return Labelled({"exists": False, "content": None}, Label.OWNER)
         if path.lower().endswith(READ_OUT):
@@ -152,8 +153,7 @@ class _Files:
         The text of a problem may quote the file, so it is untrusted.
         """
         path = str(WorkspacePath.parse(arguments.path))
-        with explained():
-            read = await self.services.find_read(path)
+        read = await self.services.find_read(path)
         shown = await self._picture(read.view_path if read else path) if mime_of(path).startswith("image/") else ()
         if shown and not (read and read.text_path):
             return Labelled({"what": f"the picture {path}; {SHOWN}"}, Label.UNTRUSTED, shown)
@@ -171,9 +171,8 @@ class _Files:
 
     async def _pictured_page(self, arguments: ReadArguments, number: int) -> Labelled:
         """The text and the picture of one page, which reading the file has made."""
-        with explained():
-            path = str(WorkspacePath.parse(arguments.path))
-            read = await self.services.find_read(path)
+        path = str(WorkspacePath.parse(arguments.path))
+        read = await self.services.find_read(path)
         page = f"{(read and read.beside) or path}{PAGES_SUFFIX}/{number:03}"
         if not (shown := await self._picture(f"{page}.jpg")):
             message = f"There is no picture of page {number} of {path}; read it without page."
@@ -188,8 +187,7 @@ class _Files:
 
     async def class_of_write(self, arguments: WriteArguments | EditArguments, _caller: Caller) -> ToolClass:
         """Persistent for the agent's instructions; other files get the label of what is written."""
-        with explained():
-            instructions = await asyncio.to_thread(self.services.workspace.is_instructions, arguments.path)
+        instructions = await asyncio.to_thread(self.services.workspace.is_instructions, arguments.path)
         return ToolClass.PERSIST if instructions else ToolClass.WRITE
 
     async def lasting_write(self, arguments: WriteArguments, _caller: Caller) -> Change | None:
@@ -202,12 +200,10 @@ class _Files:
 
     async def _lasting(self, path: str, change: Callable[[str], str]) -> Change | None:
         workspace = self.services.workspace
-        with explained():
-            raw = await workspace.content(path, MAX_WRITE_BYTES)
+        raw = await workspace.content(path, MAX_WRITE_BYTES)
         before = (raw or b"").decode("utf-8", "replace")
         after = change(before)
-        with explained():
-            await asyncio.to_thread(workspace.check_locked, path, after.encode("utf-8", "replace"))
+        await asyncio.to_thread(workspace.check_locked, path, after.encode("utf-8", "replace"))
         if raw is not None and after.encode("utf-8", "replace") == raw:
             return None
         preview = await asyncio.to_thread(difference, str(WorkspacePath.parse(path)), before, after)
@@ -216,9 +212,8 @@ class _Files:
     @tool("Writing {path}", "Wrote {path}", class_of_write, lasting_write, effect=Effect.IDEMPOTENT)
     async def write_file(self, arguments: WriteArguments, caller: Caller) -> Labelled:
         """Create or overwrite a text file; folders are made as needed."""
-        with explained():
-            mime = arguments.mime_type or mime_of(arguments.path)
-            written = await self.services.workspace.write(arguments.path, arguments.content, caller.label, mime)
+        mime = arguments.mime_type or mime_of(arguments.path)
+        written = await self.services.workspace.write(arguments.path, arguments.content, caller.label, mime)
         return Labelled.own({"ok": True, "path": written.path})
 
     @tool("Editing {path}", "Edited {path}", class_of_write, lasting_edit, effect=Effect.LOCAL)
@@ -231,10 +226,7 @@ class _Files:
             counts.extend(replaced)
             return edited
 
-        with explained():
-            written = await self.services.workspace.update(
-                arguments.path, change, caller.label, mime_of(arguments.path)
-            )
+        written = await self.services.workspace.update(arguments.path, change, caller.label, mime_of(arguments.path))
         return Labelled.own({"ok": True, "path": written.path, "replaced": counts})
 
     async def class_of_removal(self, arguments: MoveArguments | DeleteArguments, _caller: Caller) -> ToolClass:
@@ -243,9 +235,8 @@ class _Files:
         A move overwrites nothing, so moving back undoes it.
         """
         workspace, paths = self.services.workspace, [*arguments.model_dump().values()]
-        with explained():
-            instructions = [await asyncio.to_thread(workspace.is_instructions, path) for path in paths]
-            size = await asyncio.to_thread(workspace.size, arguments.path)
+        instructions = [await asyncio.to_thread(workspace.is_instructions, path) for path in paths]
+        size = await asyncio.to_thread(workspace.size, arguments.path)
         restorable = self.services.keep is not None and size <= MAX_FILE_BYTES
         if isinstance(arguments, DeleteArguments) and not restorable:
             return ToolClass.IRREVERSIBLE
@@ -253,38 +244,28 @@ class _Files:
 
     async def lasting_removal(self, arguments: MoveArguments | DeleteArguments, _caller: Caller) -> Change | None:
         """The move or deletion, bound to the file's content now."""
-        with explained():
-            await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
-            raw = await self.services.workspace.content(arguments.path, MAX_WRITE_BYTES)
+        await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
+        raw = await self.services.workspace.content(arguments.path, MAX_WRITE_BYTES)
         if raw is None:
             return None
         path = WorkspacePath.parse(arguments.path)
         what = f"Move {path} to {arguments.to}" if isinstance(arguments, MoveArguments) else f"Delete {path}"
         return Change(what, hashlib.sha256(raw).hexdigest())
 
-    @tool(
-        "Moving {path}", "Moved {path} to {to}", class_of_removal, lasting_removal, effect=Effect.LOCAL, timeout=120.0
-    )
+    @tool("Moving {path}", "Moved {path} to {to}", class_of_removal, lasting_removal, effect=Effect.LOCAL, timeout=120)
     async def move_file(self, arguments: MoveArguments, caller: Caller) -> Labelled:
         """Move or rename a file; never overwrites one."""
         await self._checkpoint("before a move")
-        with explained():
-            written = await self.services.workspace.move(
-                arguments.path, arguments.to, caller.label, mime_of(arguments.to)
-            )
+        written = await self.services.workspace.move(arguments.path, arguments.to, caller.label, mime_of(arguments.to))
         return Labelled.own({"ok": True, "path": written.path})
 
-    @tool(
-        "Deleting {path}", "Deleted {path}", class_of_removal, lasting_removal, effect=Effect.IDEMPOTENT, timeout=120.0
-    )
+    @tool("Deleting {path}", "Deleted {path}", class_of_removal, lasting_removal, effect=Effect.IDEMPOTENT, timeout=120)
     async def delete_file(self, arguments: DeleteArguments, caller: Caller) -> Labelled:
         """Delete a file; the user can restore it."""
-        with explained():
-            await asyncio.to_thread(self.services.workspace.size, arguments.path)
-            await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
+        await asyncio.to_thread(self.services.workspace.size, arguments.path)
+        await asyncio.to_thread(self.services.workspace.check_locked, arguments.path, b"")
         await self._checkpoint("before a deletion")
-        with explained():
-            await self.services.workspace.remove(arguments.path, caller.label)
+        await self.services.workspace.remove(arguments.path, caller.label)
         return Labelled.own({"ok": True})
 
     async def _checkpoint(self, reason: str) -> None:

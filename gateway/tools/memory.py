@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from gateway.agent.memory.remember import MemoryRefused, Remembering
+from gateway.agent.memory.remember import Remembering
 from gateway.agent.memory.search import recall_limit
 from gateway.domain.conversation.tools import (
     AnyTool,
@@ -156,13 +156,11 @@ class _Memory:
         context = self._required_context()
         if arguments.id is not None:
             id = MemoryId(arguments.id)
-            return await self._transact(lambda tx: _whole(tx, context, id))
-        which = MemoryFilter(
-            kinds=(Kind.MEMORY,),
-            categories=(arguments.category,) if arguments.category else (),
-            at_most=recall_limit(context.role, caller.label),
-        )
-        return await self._transact(lambda tx: _listed(tx, context, which))
+            return await context.transact(lambda tx: _whole(tx, context, id))
+        categories = (arguments.category,) if arguments.category else ()
+        at_most = recall_limit(context.role, caller.label)
+        which = MemoryFilter(kinds=(Kind.MEMORY,), categories=categories, at_most=at_most)
+        return await context.transact(lambda tx: _listed(tx, context, which))
 
     async def remember_lasts(self, arguments: RememberArguments, _caller: Caller) -> Change | None:
         """The new memory, which other conversations will see, and the one that it replaces."""
@@ -222,13 +220,7 @@ class _Memory:
 
     async def _with_memories(self, work: Callable[[Remembering], Awaitable[Result]]) -> Result:
         context = self._required_context()
-        return await self._transact(lambda tx: work(Remembering(tx, context.principal, context.reach, clean=str)))
-
-    async def _transact(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
-        try:
-            return await self._required_context().transact(work)
-        except MemoryRefused as refusal:
-            raise ToolFailed.own("refused", str(refusal)) from refusal
+        return await context.transact(lambda tx: work(Remembering(tx, context.principal, context.reach, clean=str)))
 
     def _required_context(self) -> PrincipalContext:
         if self.context is None:

@@ -111,13 +111,7 @@ class _SkillsTool:
         return Change(shown, f"{pin.sha256} {digest(before)}")
 
     @tool(
-        "Skills: {action}",
-        "Skills: {action}",
-        kind,
-        lasting,
-        effect=Effect.IDEMPOTENT,
-        timeout=90.0,
-        max_result=3 * PAGE,
+        "Skills: {action}", "Skills: {action}", kind, lasting, effect=Effect.IDEMPOTENT, timeout=90, max_result=3 * PAGE
     )
     async def skills(self, arguments: SkillsArguments, caller: Caller) -> Labelled:
         """Instructions for certain tasks.

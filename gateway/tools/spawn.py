@@ -21,7 +21,7 @@ from gateway.domain.conversation.tools import (
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.sandbox.command import Ending
-from gateway.tools import Services, declared, tool
+from gateway.tools import Services, ToolOptions, declared, tool
 
 PAGE_BYTES = 8_000
 MAX_WAIT = 30
@@ -42,6 +42,9 @@ class SpawnArguments(ToolArguments):
     end_input: bool = False
     since: int | None = Field(None, description="Read again from here")
     wait: float = Field(1, ge=0, le=MAX_WAIT, description="For output")
+
+
+_RUN: ToolOptions = {"effect": Effect.LOCAL, "timeout": MAX_WAIT + 60, "max_result": 3 * PAGE_BYTES, "private": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +77,7 @@ class _Spawn:
         seen = "" if arguments.action == "kill" else await self.processes.commands.seen(arguments.input or "")
         return Change(f"{does}: {process.line}", f"{process.id} {seen}", STALE)
 
-    @tool(
-        "Process ({action}): {command}",
-        "Process ({action}): {command}",
-        kind,
-        lasting,
-        effect=Effect.LOCAL,
-        timeout=MAX_WAIT + 60,
-        max_result=3 * PAGE_BYTES,
-        private=True,
-    )
+    @tool("Process ({action}): {command}", "Process ({action}): {command}", kind, lasting, **_RUN)
     async def spawn(self, arguments: SpawnArguments, caller: Caller) -> Labelled:
         """As exec, for commands that go on between turns. They stop when the gateway stops."""
         match arguments.action:

@@ -1,18 +1,14 @@
 """Background tasks: the chat's agent starts, follows and cancels trees of agents."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal
 
 from pydantic import Field
 
 from gateway.agent.limits import dollars
 from gateway.agent.work import task_trees
 from gateway.agent.work.task_trees import (
-    NoSuchAgent,
-    NoSuchTask,
     SharedBudget,
-    TooManyTasks,
     TreeRequest,
     Trees,
     task_line,
@@ -37,8 +33,6 @@ from gateway.store.people import principals
 from gateway.store.transcript import sessions
 from gateway.store.work import trees
 from gateway.tools import PrincipalContext, Services, Transact, declared, tool
-
-Result = TypeVar("Result")
 
 SHOWN = 10
 MAX_RESULT_CHARS = 2_000
@@ -80,10 +74,7 @@ class _TasksTool:
     @tool("Starting a task", "Started a task", ToolClass.ACT, proposed, effect=Effect.IDEMPOTENT, private=True)
     async def start_task(self, arguments: StartArguments, caller: Caller) -> Labelled:
         """Start long work in the background, by agents that may split it. This chat goes on, and gets the result."""
-        try:
-            await self.trees.check(arguments.agent, caller.label)
-        except NoSuchAgent as error:
-            raise ToolFailed.own("unknown_agent", str(error)) from error
+        await self.trees.check(arguments.agent, caller.label)
         tainted = caller.label > label_of(self.context.role, private=True, as_owner=True)
         request = TreeRequest(
             arguments.agent,
@@ -96,10 +87,7 @@ class _TasksTool:
             most_live=None if self.context.role is Role.OWNER else MOST_LIVE,
             shared=SharedBudget(caller.session, self.trees.budgets().run_usd) if tainted else None,
         )
-        try:
-            task = await self.transact(lambda tx: task_trees.start(tx, self.context.principal, request))
-        except TooManyTasks as error:
-            raise ToolFailed.own("too_many", str(error)) from error
+        task = await self.transact(lambda tx: task_trees.start(tx, self.context.principal, request))
         message = "It has begun; its result will come to this chat as a message. Don't wait for it."
         return Labelled.own({"task": str(task)[: task_trees.SHORT], "message": message})
 
@@ -111,7 +99,7 @@ class _TasksTool:
         if arguments.action != "cancel" or arguments.id is None:
             return None
         which = arguments.id
-        row = await self._found(lambda tx: task_trees.node(tx, self.context.principal, which))
+        row = await self.transact(lambda tx: task_trees.node(tx, self.context.principal, which))
         return Change(f"Cancel this task with all below it: {task_line(row).strip()}", str(row.id))
 
     @tool("Tasks: {action}", "Tasks: {action}", kind, cancelled, effect=Effect.IDEMPOTENT, private=True, roles=ROLES)
@@ -122,13 +110,7 @@ class _TasksTool:
         if arguments.id is None:
             raise ToolFailed.own("invalid_arguments", f"{arguments.action} needs id.")
         which, act = arguments.id, self._show if arguments.action == "show" else self._cancel
-        return await self._found(lambda tx: act(tx, which))
-
-    async def _found(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
-        try:
-            return await self.transact(work)
-        except NoSuchTask as error:
-            raise ToolFailed.own("not_found", str(error)) from error
+        return await self.transact(lambda tx: act(tx, which))
 
     async def _list(self, tx: Connection) -> Labelled:
         rows = await trees.newest(tx, self.context.principal, SHOWN)

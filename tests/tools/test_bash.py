@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from gateway.agent.verdicts import limited
 from gateway.background.cpu.executor import Cpu, CpuJobFailed
 from gateway.background.cpu.virtual_shells import TURNS, VirtualShells
 from gateway.domain.conversation.tools import Caller, Labelled, ToolClass, ToolFailed
@@ -45,7 +46,8 @@ class Desk:
         [self.tool] = tools(Services(self.workspace, web=web, bash=bash))
 
     async def labelled(self, script: str, **more: object) -> Labelled:
-        found = await self.tool.run(BashArguments(script=script, **more), self.caller)  # type: ignore[arg-type]
+        run = self.tool.run(BashArguments(script=script, **more), self.caller)  # type: ignore[arg-type]
+        found = await limited(self.tool, self.caller, run)
         assert isinstance(found, Labelled)
         return found
 

@@ -1,6 +1,5 @@
 """Compaction: the part of a conversation that a summary replaces, the prompt for it, and the reading of the reply."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from gateway.domain.conversation.transcript import (
     UserText,
 )
 from gateway.domain.ids import MessageId, TaskId
+from gateway.domain.json import json_or_text
 from gateway.domain.text.tokens import estimate
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import with_digits
@@ -269,10 +269,7 @@ def _files(rows: Sequence[MessageRow]) -> list[str]:
 
 
 def _paths(arguments: str) -> list[str]:
-    try:
-        named = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return []
+    named = json_or_text(arguments)
     fields = named.items() if isinstance(named, dict) else ()
     return [value for key, value in fields if key.endswith("path") and isinstance(value, str) and value.strip()]
 

@@ -17,7 +17,6 @@ from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.net import proxy
 from gateway.net.addresses import Rules
-from gateway.net.errors import NetError
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier
 from gateway.sandbox.workshop import NoJail, Running, Workshop
 from gateway.workspace.files.disk import measure
@@ -197,8 +196,7 @@ class WorkspaceCommands:
         async with self.workspace.writing:  # what is noted already is about to be written
             running = [each.before for each in self._open if each.untrusted and each.running]
             change, elsewhere = await self.workspace.labels.last_change()  # has what those wrote that end meanwhile
-        with _explained():
-            written = await asyncio.to_thread(self._written_by, running, elsewhere) if running or elsewhere else ""
+        written = await asyncio.to_thread(self._written_by, running, elsewhere) if running or elsewhere else ""
         shown = await asyncio.to_thread(shown_digest, self.workspace.root, line, folder)
         return hashlib.sha256(f"{change} {written} {shown}".encode()).hexdigest()
 
@@ -343,12 +341,9 @@ def _closed(root: str) -> tuple[str, ...]:
 def _explained() -> Iterator[None]:
     try:
         yield
-    except (WorkspaceError, NetError) as error:
-        raise ToolFailed.own(error.code, str(error)) from error
     except NoJail as error:
-        raise ToolFailed.own(
-            "no_jail", f"Commands can't be confined on this machine, so none runs: {error}."
-        ) from error
+        message = f"Commands can't be confined on this machine, so none runs: {error}."
+        raise ToolFailed.own("no_jail", message) from error
 
 
 MAX_NAMED_FILES = 30

@@ -20,13 +20,11 @@ from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import data_from
 from gateway.domain.text.texts import one_line
-from gateway.net.errors import NetError
 from gateway.net.mcp.server import (
     STDIO,
     STDIO_WITH_NETWORK,
     Blob,
     McpResult,
-    ServerError,
     ServerQuestion,
     ToolDefinition,
     visible,
@@ -126,16 +124,12 @@ class McpCalls:
             async with asyncio.timeout(self.seconds) as limit:
                 connection = await self.connect(self.shown.server)
                 self._check(connection.tools.get(self.shown.name))
-                answer = await connection.call(
-                    self.shown.name, arguments.model_dump(mode="json"), ask, partial(self.report, caller)
-                )
+                report = partial(self.report, caller)
+                answer = await connection.call(self.shown.name, arguments.model_dump(mode="json"), ask, report)
         except TimeoutError:
             await caller.fence()  # raises if the database is silent, too
             what = f"took longer than {self.seconds:g} s and was stopped; it may have had an effect."
             raise ToolFailed.own("timeout", f"{self.pinned.name} {what}") from None
-        except NetError as error:
-            label = Label.UNTRUSTED if isinstance(error, ServerError) else Label.OWNER
-            raise ToolFailed(error.code, str(error), label) from error
         finally:
             for each in asked:
                 each.cancel()

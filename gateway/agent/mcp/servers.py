@@ -31,7 +31,7 @@ from gateway.domain.principals import Label
 from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.net.mcp.connections import Connections
-from gateway.net.mcp.server import STDIO, STDIO_WITH_NETWORK, McpEndpoint, ServerError, SignIn, public_url
+from gateway.net.mcp.server import STDIO, STDIO_WITH_NETWORK, McpEndpoint, SignIn, public_url
 from gateway.net.proxy import destinations, start
 from gateway.sandbox.command import Command, Limits, Tier
 from gateway.sandbox.workshop import NoJail, Running, Workshop
@@ -48,27 +48,21 @@ class Credentials(Protocol):
 
     def finder(self, principal: PrincipalId) -> Callable[[str], Usable | None]:
         """A function that finds a secret by name for requests of this person's tools."""
-        ...
 
     async def used(self, names: Collection[str], principal: PrincipalId, by: str = "") -> None:
         """Note in the audit trail that a request with these secrets is about to be sent."""
-        ...
 
     async def keep(self, name: str, value: str, principal: PrincipalId, binding: Binding) -> None:
         """Store a person's own secret that no person typed, such as the tokens of a sign-in."""
-        ...
 
     async def drop(self, name: str, principal: PrincipalId) -> None:
         """Remove a person's own secret, if there is one."""
-        ...
 
     async def renewed(self, name: str, value: str, principal: PrincipalId) -> None:
         """Store a new value of a secret, with the same binding."""
-        ...
 
     def hide(self, name: str, principal: PrincipalId, *values: str) -> None:
         """Mask values that were derived from this secret in texts, instead of the previous ones."""
-        ...
 
 
 def _secret_of(name: str) -> str:
@@ -201,7 +195,7 @@ class McpServers:
         except NetError as error:
             # A missing secret may be stored at any moment, so it is looked for again at once.
             failed_at = -inf if error.code == "no_credential" else monotonic()
-            problem = "it refused" if isinstance(error, ServerError) else str(error)
+            problem = "it refused" if error.foreign else str(error)
             self._failed[name] = failed_at, error.code, problem
             raise
         self._failed.pop(name, None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack
 
 from gateway.domain.conversation.tools import Change
+from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import MemoryId, PrincipalId, SessionId
 from gateway.domain.memory.memories import (
     AlreadyRemembered,
@@ -41,8 +42,10 @@ MOST_IDS = 2**63 - 1
 """The greatest id that the database can have; people and models may name a greater one."""
 
 
-class MemoryRefused(Exception):
+class MemoryRefused(SupaclawError):
     """The change is refused; the text says what would work."""
+
+    code = "refused"
 
 
 class UnknownMemory(MemoryRefused):
@@ -193,13 +196,8 @@ class Remembering:
     async def _replace_all(self, new: NewMemory, rows: Sequence[Memory]) -> Memory:
         """Supersede `rows` by a memory with their sources and their label."""
         sources = [each.message_id for row in rows for each in await memories.sources(self.tx, self.principal, row.id)]
-        new = replace(
-            new,
-            label=rows[0].label,
-            agent=rows[0].agent,
-            sources=tuple(sources),
-            event_at=max((row.event_at for row in rows if row.event_at), default=None),
-        )
+        event_at = max((row.event_at for row in rows if row.event_at), default=None)
+        new = replace(new, label=rows[0].label, agent=rows[0].agent, sources=tuple(sources), event_at=event_at)
         made, is_new = await self.remember(new)
         for row in rows:
             if row.id != made.id and not await self._replaced(row, made, new.label):
@@ -249,9 +247,8 @@ def checked(new: NewMemory) -> NewMemory:
     if not text:
         raise MemoryRefused("There is nothing to remember: say what, in a sentence that makes sense on its own.")
     if len(text) > LONGEST_TEXT:
-        raise MemoryRefused(
-            f"A memory has at most {LONGEST_TEXT:,} characters; write the rest into a file and say where."
-        )
+        message = f"A memory has at most {LONGEST_TEXT:,} characters; write the rest into a file and say where."
+        raise MemoryRefused(message)
     if not (math.isfinite(new.importance) and 0 <= new.importance <= 1):
         raise MemoryRefused(f"The importance is a number from 0 to 1, not {new.importance:g}.")
     tags = dict.fromkeys(filter(None, (one_line(tag, LONGEST_TAG).casefold() for tag in new.tags)))

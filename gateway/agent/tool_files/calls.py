@@ -34,11 +34,9 @@ from gateway.domain.time import Clock
 from gateway.net import api
 from gateway.net.addresses import Rules, parse_url
 from gateway.net.api import AccessToken, ApiResponse
-from gateway.net.errors import NetError
 from gateway.net.mcp.server import visible_json
 from gateway.secrets.facts import origin_of
 from gateway.secrets.injection import Injected, Outgoing, SecretRefused, Usable, inject
-from gateway.store.connection.foreign_database import FunctionFailed
 from gateway.workspace.tool_files.declaration import Credential, OAuth, Requests, Rpc, Script
 from gateway.workspace.tool_files.tool_file import ToolFile
 
@@ -137,7 +135,7 @@ class _Call:
 
     def _shown(self, arguments: AnyArguments) -> str:
         if database := self._database:
-            api.check_arguments(self.operation, _given(arguments))
+            api.check_arguments(self.operation.slots, self.operation.required, _given(arguments))
             return f"{database.schema_name}.{function_of(self.operation)} of {self.tool.base}"
         request = self._request(arguments)
         return f"{request.method} {request.url}"
@@ -145,7 +143,7 @@ class _Call:
     async def _rows(self, arguments: AnyArguments) -> ApiResponse:
         config, given = self._database, _given(arguments)
         assert config is not None, "only called for tools with one"
-        api.check_arguments(self.operation, given)
+        api.check_arguments(self.operation.slots, self.operation.required, given)
         files = await self.files.bytes_of(self.confirmed) if config.ca else {}
         call = DatabaseCall(self.tool, config, files, self._find, self.tokens.rules())
         injected = call.credential()
@@ -162,9 +160,8 @@ class _Call:
         if credential is None:
             return await api.send(request, rules)
         if credential.oauth is None:
-            injected = inject(
-                _with(request, credential, f"${{secret:{credential.secret}}}"), self.tool.name, self._find
-            )
+            placed = _with(request, credential, f"${{secret:{credential.secret}}}")
+            injected = inject(placed, self.tool.name, self._find)
             await self._note_use(injected)
             return await api.send(injected.request, rules)
         token = await self.tokens.get(self.tool, self.principal)
@@ -184,12 +181,8 @@ class _Call:
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except NetError as error:
-            raise ToolFailed.own(error.code, str(error)) from error
         except SecretRefused as error:
             raise ToolFailed.own("no_credential", f"{error} {credential_advice(self.tool)}") from error
-        except FunctionFailed as error:
-            raise ToolFailed(error.error, str(error), Label.UNTRUSTED if error.foreign else Label.OWNER) from error
 
 
 def credential_advice(tool: ToolFile) -> str:

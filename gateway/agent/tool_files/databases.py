@@ -90,7 +90,6 @@ def _context(host: str, authority: str | None, files: Files) -> NamedContext:
         try:
             context.load_verify_locations(cadata=files[authority].decode())
         except (KeyError, ValueError, OSError) as error:
-            raise NetError(
-                "bad_certificate", f"{authority} beside TOOL.md is not a certificate in PEM form."
-            ) from error
+            message = f"{authority} beside TOOL.md is not a certificate in PEM form."
+            raise NetError("bad_certificate", message) from error
     return context

@@ -21,6 +21,7 @@ from gateway.domain.conversation.tools import (
 )
 from gateway.domain.json import JsonObject, json_or_text
 from gateway.domain.principals import Label
+from gateway.net.api import check_arguments
 from gateway.sandbox.command import Ending, Limits, Report
 from gateway.sandbox.workshop import Running
 from gateway.workspace.tool_files.declaration import FILE, Script
@@ -79,12 +80,8 @@ class ScriptCall:
 
     def _given(self, arguments: AnyArguments) -> JsonObject:
         given = dict(arguments.model_extra or {})
-        names = [each.name for each in self.script.parameters]
-        if missing := [each.name for each in self.script.parameters if each.required and given.get(each.name) is None]:
-            raise ToolFailed.own("invalid_arguments", f"{missing[0]} is missing; it takes: {', '.join(names)}.")
-        if unknown := sorted(set(given) - set(names)):
-            takes = ", ".join(names) or "none"
-            raise ToolFailed.own("invalid_arguments", f"{unknown[0][:80]!r} isn't one; it takes: {takes}.")
+        required = [each.name for each in self.script.parameters if each.required]
+        check_arguments([each.name for each in self.script.parameters], required, given)
         return given
 
 

@@ -95,12 +95,7 @@ def _minute(at: datetime, zone: str) -> str:
 
 
 def heartbeat_status(
-    pulse: Pulse,
-    every: timedelta | None,
-    due: datetime | None,
-    stopped: str | None,
-    now: datetime,
-    zone: tzinfo | None,
+    pulse: Pulse, every: timedelta | None, due: datetime | None, stopped: str | None, now: datetime, zone: tzinfo | None
 ) -> str:
     """The status, for people; times are in `zone`, or in that of the machine."""
 

@@ -13,7 +13,7 @@ from gateway.agent.policy import FilledCall, Slot, words_of
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import AnyTool, ArgumentRole, Caller, ToolFailed
 from gateway.domain.ids import TaskId
-from gateway.domain.json import Json
+from gateway.domain.json import Json, json_or_text
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import is_own_words
 from gateway.domain.work.plans import (
@@ -121,10 +121,7 @@ class Plans:
 
 
 def _object(arguments: str) -> Mapping[str, Json] | None:
-    try:
-        found = json.loads(arguments.strip() or "{}")
-    except ValueError:
-        return None
+    found = json_or_text(arguments.strip() or "{}")
     return found if isinstance(found, dict) else None
 
 

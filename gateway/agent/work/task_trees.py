@@ -50,13 +50,19 @@ The task:"""
 class NoSuchAgent(OwnerMustAct):
     """There is no active agent with this slug, or its file is invalid."""
 
+    code = "unknown_agent"
+
 
 class NoSuchTask(OwnerMustAct):
     """No task has this id, or several do."""
 
+    code = "not_found"
+
 
 class TooManyTasks(OwnerMustAct):
     """The person or the conversation has the most unfinished trees allowed."""
+
+    code = "too_many"
 
 
 _SHARED = f"what others' words may start: {MOST_SHARING}, for the money of one run. Cancel one, or give each a budget."
@@ -251,9 +257,8 @@ async def fork(tx: Connection, principal: PrincipalId, which: str, at: int, mode
     place = await steps.asked_at(tx, source, at)
     asked = before.asked or await tool_calls.prompt_of(tx, source)
     if place is None or asked is None:
-        raise NoSuchTask(
-            f"The task has no model call at or before a step {at}; `supaclaw tasks trace` lists its steps."
-        )
+        message = f"The task has no model call at or before a step {at}; `supaclaw tasks trace` lists its steps."
+        raise NoSuchTask(message)
     label = await sessions.label(tx, place.session)
     session = await conversations.start_branch(tx, principal, place.session, place.seq, before.label, unattended=True)
     if session is None:

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from gateway.app.checks.context import CheckContext, fail, ok, refused, warn
@@ -147,7 +148,7 @@ def check_workspace(context: CheckContext) -> Iterator[Finding]:
 
 async def _try_store(store: ObjectStore, probe: Path) -> None:
     name = hashlib.sha256(_PROBE_BYTES).hexdigest()
-    async with store:
+    with closing(store):
         await store.put(name, probe)
         await store.fetch(name, len(_PROBE_BYTES), probe)
         await store.delete(name)

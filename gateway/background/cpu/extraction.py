@@ -275,7 +275,8 @@ class WebPages:
             async with self.scratch.new() as folder:
                 return await self._read(page, folder)
         except (CpuJobFailed, TryAgainLater) as error:
-            raise NetError("unreadable", f"The page was fetched, but could not be read: {error}") from error
+            text = f"The page was fetched, but could not be read: {error}"
+            raise NetError("unreadable", text, foreign=True) from error  # it may quote the page
 
     async def _read(self, page: WebPage, folder: Path) -> PageText:
         from gateway.ingest import web_page

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Annotated, assert_never
@@ -46,7 +46,7 @@ def sync(
     store = ObjectStore(StoreAddress.of(config.workspace), lambda: Rules.of(config.net.private_allow))
 
     async def work(database: Database) -> tuple[list[Mapping[str, str]], dict[str, str]]:
-        async with store:
+        with closing(store):
             replica = await _replica(database, environment, root, store)
             if dry_run:
                 with show_after_a_second("comparing …"):

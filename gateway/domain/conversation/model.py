@@ -2,12 +2,11 @@
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from gateway.domain.errors import SupaclawError
-from gateway.domain.json import JsonObject
+from gateway.domain.json import JsonObject, json_or_text
 from gateway.domain.principals import Label
 
 
@@ -26,9 +25,8 @@ class ToolCall:
     @property
     def valid_arguments(self) -> str:
         """A JSON object in any case: providers refuse a whole prompt because of one malformed call."""
-        with suppress(ValueError, RecursionError):
-            if isinstance(json.loads(self.arguments), dict):
-                return self.arguments
+        if isinstance(json_or_text(self.arguments), dict):
+            return self.arguments
         return json.dumps({"malformed": self.arguments}) if self.arguments.strip() else "{}"
 
     @property

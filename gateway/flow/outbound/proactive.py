@@ -34,6 +34,8 @@ PAGE, TERMINAL = "web", "terminal"
 class HandedOver(SupaclawError):
     """The chat belongs to somebody else now; nothing was stored."""
 
+    code = "no_such_chat"
+
 
 @dataclass(frozen=True, slots=True)
 class ProactiveMessages:

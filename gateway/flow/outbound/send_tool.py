@@ -8,7 +8,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.text import marks
 from gateway.flow.outbound.parts import record_file
-from gateway.flow.outbound.proactive import HandedOver, ProactiveMessages
+from gateway.flow.outbound.proactive import ProactiveMessages
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses
 from gateway.store.delivery.addresses import AddressRow
@@ -19,7 +19,6 @@ from gateway.store.transcript.messages import MessageRow
 from gateway.store.work import tasks
 from gateway.tools import Post, Posted
 from gateway.workspace.files.disk import Written, measure
-from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 
 MAX_FILE = 100_000_000
@@ -41,10 +40,7 @@ class SendTool:
             at = await self._chosen(database, principal, to.lower() if to else None)
             file = await self._measured(workspace, path, at) if path is not None else None
             of = await workspace.labels.of(file.path, file.sha256) if file else Label.OWNER
-            try:
-                row = await database.run(lambda tx: self._store(tx, at, text, file, of, heading))
-            except HandedOver as error:
-                raise ToolFailed.own("no_such_chat", str(error)) from error
+            row = await database.run(lambda tx: self._store(tx, at, text, file, of, heading))
             self._proactive.committed(row)
             return Posted(at.channel, row.id)
 
@@ -76,10 +72,7 @@ class SendTool:
         most = channel.capabilities.max_file if channel else MAX_FILE
         if not most:
             raise ToolFailed.own("no_files", f"{at.channel} takes no files; send a message that says where it is.")
-        try:
-            file = await asyncio.to_thread(measure, workspace.root, path, most)
-        except WorkspaceError as error:
-            raise ToolFailed.own(error.code, str(error)) from error
+        file = await asyncio.to_thread(measure, workspace.root, path, most)
         if not file.size:
             raise ToolFailed.own("empty", f"{file.path} is empty, and messengers refuse empty files.")
         return file

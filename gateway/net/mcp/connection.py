@@ -36,7 +36,6 @@ from gateway.net.mcp.server import (
     McpEndpoint,
     McpResult,
     Report,
-    ServerError,
     ServerQuestion,
     ToolDefinition,
     public_url,
@@ -88,7 +87,7 @@ _EXTRAS: Mapping[str, type[_Resource | _Prompt]] = {"read_resource": _Resource, 
 
 @dataclass(eq=False)
 class Connection:
-    """Its methods raise `NetError`, or `ServerError` if the words are the server's."""
+    """Its methods raise `NetError`, a `foreign` one if the words are the server's."""
 
     endpoint: McpEndpoint
     rules: client.FindRules
@@ -151,9 +150,8 @@ class Connection:
             nonlocal reported
             if monotonic() - reported >= PROGRESS_SECONDS:
                 reported = monotonic()
-                report(
-                    one_line(f"{progress:g}{'' if total is None else f' of {total:g}'} {message or ''}", MAX_PROGRESS)
-                )
+                told = f"{progress:g}{'' if total is None else f' of {total:g}'} {message or ''}"
+                report(one_line(told, MAX_PROGRESS))
 
         self._answers.append(answer)
         try:
@@ -265,7 +263,7 @@ class Connection:
                 await asyncio.wait([self._task], timeout=1.0)
                 self._ended.set()
                 raise self._failure or NetError("dropped", f"{self.endpoint.host} closed the connection.") from error
-            raise ServerError("server_error", _refusal_text(self.endpoint.host, error)) from error
+            raise NetError("server_error", _refusal_text(self.endpoint.host, error), foreign=True) from error
         except (ValueError, RuntimeError) as error:
             self._ended.set()
             raise NetError("bad_answer", f"{self.endpoint.host} did not answer as an MCP server does.") from error
@@ -322,7 +320,7 @@ def _reason(error: BaseException, host: str) -> NetError:
         case HTTPError():
             return client.translate_error(host, error)
         case MCPError():
-            return ServerError("server_error", _refusal_text(host, error))
+            return NetError("server_error", _refusal_text(host, error), foreign=True)
     return NetError("bad_answer", f"{host} did not answer as an MCP server does ({type(error).__name__}).")
 
 

@@ -12,7 +12,6 @@ from mcp.shared.message import SessionMessage
 
 from gateway.domain.text.texts import one_line
 from gateway.net.errors import NetError
-from gateway.net.mcp.server import ServerError
 from gateway.sandbox.command import Ending
 from gateway.sandbox.workshop import Running
 
@@ -79,5 +78,5 @@ class _Process:
         how = f"with code {report.code}" if report.ending is Ending.EXITED else f"({report.ending})"
         errors = await self.errors
         if said := one_line(errors.decode("utf-8", "replace").strip()[-300:], 300):
-            return ServerError("ended", f"{self.name} ended {how}: {said}")
+            return NetError("ended", f"{self.name} ended {how}: {said}", foreign=True)
         return NetError("ended", f"{self.name} ended {how}.")

@@ -12,15 +12,10 @@ from math import isfinite
 from urllib.parse import urlsplit
 
 from gateway.domain.json import Json, JsonObject
-from gateway.net.errors import NetError
 from gateway.sandbox.workshop import Running
 
 STDIO, STDIO_WITH_NETWORK = "stdio:", "stdio-net:"
 """Prefixes of the addresses of programs: without network, and with one to the hosts that follow the name."""
-
-
-class ServerError(NetError):
-    """An error in the server's own words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from gateway.domain.text.texts import one_line
 from gateway.net import client
 from gateway.net.client import FindRules, Limits
 from gateway.net.errors import NetError
-from gateway.net.mcp.server import McpEndpoint, ServerError, SignIn
+from gateway.net.mcp.server import McpEndpoint, SignIn
 
 LIFETIME_SECONDS = 600.0
 """The time that a person has to sign in."""
@@ -172,7 +172,8 @@ class SignInFlow(Provider):
         except HTTPError as error:
             raise client.translate_error(host, error) from error
         except (OAuthFlowError, ValueError) as error:
-            raise ServerError("sign_in_refused", f"{host} refused the sign-in: {one_line(str(error), 300)}") from error
+            text = f"{host} refused the sign-in: {one_line(str(error), 300)}"
+            raise NetError("sign_in_refused", text, foreign=True) from error
 
 
 async def revoke(endpoint: McpEndpoint, rules: FindRules) -> None:

@@ -13,6 +13,7 @@ from asyncpg.connect_utils import SessionAttribute
 
 from gateway.domain.json import Json
 from gateway.domain.text.texts import one_line
+from gateway.net.errors import NetError
 
 CALL_SECONDS, MAX_ROWS = 30.0, 1_000
 _CONNECT_SECONDS = 10.0
@@ -26,12 +27,8 @@ _ARGUMENTS = """
       and p.proname = $2 and p.prokind = 'f'"""
 
 
-class FunctionFailed(Exception):
+class FunctionFailed(NetError):
     """A failed call, in words for the model; `foreign` if the words are the server's."""
-
-    def __init__(self, error: str, message: str, *, foreign: bool = False) -> None:
-        super().__init__(message)
-        self.error, self.foreign = error, foreign
 
 
 @dataclass(frozen=True, slots=True)

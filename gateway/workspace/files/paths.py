@@ -24,7 +24,7 @@ class WorkspaceError(SupaclawError):
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
-        self.code = code
+        self.code: str = code
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.net.mcp import connection
 from gateway.net.mcp.connections import Connections
-from gateway.net.mcp.server import ServerError
 from gateway.sandbox.command import Tier
 from gateway.sandbox.workshop import Workshop
 from tests.fakes.caller import CALLER
@@ -93,7 +92,7 @@ async def test_one_that_dies_tells_why_in_a_line_and_is_started_again(local: Loc
     with pytest.raises(NetError) as error:
         await local.do("die")
     assert str(error.value) == "w ended with code 1: I am tired of this"
-    assert isinstance(error.value, ServerError)
+    assert error.value.foreign
     assert await local.do("hello") == "echo hello"
 
 

@@ -15,7 +15,7 @@ from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.net.mcp.connection import MAX_STREAMS
 from gateway.net.mcp.connections import Connections
-from gateway.net.mcp.server import McpEndpoint, ServerError
+from gateway.net.mcp.server import McpEndpoint
 from tests.fakes.eventually import eventually
 from tests.fakes.mcp_server import FakeMcp, text
 from tests.net.servers import Asked, Respond, Write, head, page, serving
@@ -106,9 +106,10 @@ async def test_an_error_of_the_server_does_not_end_the_connection(fake: FakeMcp)
     fake.add("broken", "Fails.", handler=refuse)
     async with opened(fake.place) as connections:
         connection, _ = await connections.get("ada", McpEndpoint("w", fake.url))
-        with pytest.raises(ServerError) as error:
+        with pytest.raises(NetError) as error:
             await connection.call("broken", {})
 
+        assert error.value.foreign
         assert "\n" not in str(error.value)
         assert (await connection.call("weather", {"city": "Rome"})).text
 
@@ -187,7 +188,7 @@ async def test_a_refusal_has_the_address_beside_its_words(fake: FakeMcp) -> None
     fake.add("locked", "Asks.", handler=refuse)
     async with opened(fake.place) as connections:
         connection, _ = await connections.get("ada", McpEndpoint("w", fake.url))
-        with pytest.raises(ServerError, match=r"Sign in first .*https://login\.example\.org/abc"):
+        with pytest.raises(NetError, match=r"Sign in first .*https://login\.example\.org/abc"):
             await connection.call("locked", {})
 
 
@@ -304,7 +305,7 @@ async def test_resources_and_prompts_are_read_by_tools_unless_the_server_has_too
         connection._listed = 0.0
         await connection.refresh()
         prompt = await connection.call("get_prompt", {"name": "note://1", "arguments": {"to": "Ada"}})
-        with pytest.raises(ServerError):
+        with pytest.raises(NetError):
             await connection.call("read_resource", {"uri": "file:///etc/passwd"})
         with pytest.raises(NetError, match=r"^uri: Input should be a valid string\.$"):
             await connection.call("read_resource", {"uri": 5})
