@@ -8,7 +8,8 @@ from typing import Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-KeyPath = tuple[int | str, ...]
+from gateway.domain.json import KeyPath
+
 SHOWN = 20
 
 _ALLOWED = {

@@ -10,8 +10,9 @@ from uuid import uuid4
 import httpx
 from pydantic import JsonValue, TypeAdapter
 
-from gateway.cli.connections.local_gateway import OBJECT, LocalGateway, local_token
+from gateway.cli.connections.local_gateway import LocalGateway, local_token
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.domain.json import OBJECT
 
 RETRY_SECONDS = 60.0
 PAUSE_SECONDS = 0.3

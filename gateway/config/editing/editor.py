@@ -16,15 +16,16 @@ from gateway.config.data.files import read_regular, replace_regular
 from gateway.config.editing import config_file
 from gateway.config.editing.config_file import as_text
 from gateway.config.editing.form import Field, fields, filled
-from gateway.config.editing.hidden import TypedSecret, map_texts, masked, unmasked, value_at
+from gateway.config.editing.hidden import TypedSecret, masked, unmasked
 from gateway.config.environment import Environment
 from gateway.config.load import SECRET, parse_json, read, variable_of
 from gateway.config.model import Config
-from gateway.config.problems import KeyPath, dotted
+from gateway.config.problems import dotted
 from gateway.config.watch import ConfigWatch
 from gateway.domain.conversation.diff import difference, legible
 from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.errors import ConfigError
+from gateway.domain.json import KeyPath, map_texts, value_at
 from gateway.domain.text.texts import storable
 
 

@@ -1,37 +1,30 @@
 """The form of config.json: a field for every key of its JSON Schema, and the document with typed values."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from typing import Literal
 
 from pydantic import JsonValue
 
 from gateway.config.channels import channel_names, settings_model
 from gateway.config.editing.config_file import section_of
-from gateway.config.editing.hidden import HIDDEN, is_secret, map_texts, masked, value_at
+from gateway.config.editing.hidden import HIDDEN, is_secret, masked
 from gateway.config.load import overruled, variable_of
-from gateway.config.model import OBJECT, Config, allow_references, json_schema
+from gateway.config.model import Config, allow_references, json_schema
 from gateway.config.problems import dotted
-from gateway.domain.json import json_or_text
+from gateway.domain.json import OBJECT, json_or_text, map_texts, value_at
 
 Node = Mapping[str, JsonValue]
 Kind = Literal["text", "number", "choice", "list", "json", "secret"]
 
 _KINDS: Mapping[str, Kind] = {"integer": "number", "number": "number", "array": "list", "string": "text"}
-_PLAIN = (
-    *(
-        "owner.*",
-        "models.primary",
-        "models.fallbacks",
-        "models.providers.*",
-        "heartbeat.every",
-        "heartbeat.active_hours",
-    ),
-    *("channels.*.enabled", "channels.*token", "channels.*.access", "channels.*.allow", "budgets.*"),
+_PLAIN = re.compile(
+    r"(owner|budgets|models\.providers)\..*|models\.(primary|fallbacks)|heartbeat\.(every|active_hours)"
+    r"|channels\..*(\.enabled|token|\.access|\.allow)"
 )
-"""Patterns of the keys that people change; the others are advanced."""
+"""The keys that people change; the others are advanced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +52,7 @@ class Field:
     @property
     def advanced(self) -> bool:
         """Whether few people change this key."""
-        return not any(fnmatch(self.key, pattern) for pattern in _PLAIN)
+        return _PLAIN.fullmatch(self.key) is None
 
 
 def fields(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> Iterator[Field]:
