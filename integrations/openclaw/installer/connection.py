@@ -9,7 +9,7 @@ from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from pydantic import BaseModel, JsonValue
+from pydantic import AliasPath, BaseModel, Field, JsonValue
 
 from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.connections.local_gateway import gateway_address
@@ -31,12 +31,8 @@ OP_TIMEOUT_SECONDS = 60.0
 """Long enough for a person to unlock 1Password."""
 
 
-class _Row(BaseModel):
-    id: int | str
-
-
 class _Stored(BaseModel):
-    memory: _Row
+    id: int | str = Field(validation_alias=AliasPath("memory", "id"))
 
 
 class _Found(BaseModel):
@@ -75,12 +71,12 @@ class Connection:
         """Store a memory, find it and forget it; raises `OwnerMustAct` if the search misses it."""
         text = "OpenClaw keeps its memories in SupaClaw, as the check of its installation shows."
         answer = self.request("POST", "/api/memory", {"text": text, "category": "fact", "importance": 0.1})
-        id = _Stored.model_validate(answer).memory.id
+        id = _Stored.model_validate(answer).id
         try:
             found = self.request("POST", "/api/memory/search", {"query": text, "max_results": 20})
         finally:
             self.request("DELETE", f"/api/memory/{id}")
-        if id not in {hit.memory.id for hit in _Found.model_validate(found).hits}:
+        if id not in {hit.id for hit in _Found.model_validate(found).hits}:
             raise OwnerMustAct("a memory was stored and not found again; `supaclaw doctor` looks for the reason")
 
 

@@ -201,9 +201,7 @@ class Installer:
         agents = self.places.workspace / "AGENTS.md"
         self._reach()
         if agents.is_file() and GUIDE_MARK[0] not in (text := agents.read_text(encoding="utf-8")):
-            mode = agents.stat().st_mode & 0o777
-            replace_private(agents, (text + ADDED).encode())
-            agents.chmod(mode)
+            replace_private(agents, (text + ADDED).encode(), mode=agents.stat().st_mode & 0o777)
 
     def _install_hooks(self) -> None:
         if not self.state.config.hooks:
@@ -231,8 +229,7 @@ class Installer:
         for path, data in ours.items():
             self._reach()
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            replace_private(path, data)
-            path.chmod(0o644)
+            replace_private(path, data, mode=0o644)
 
 
 def _numbers(version: str) -> list[int]:

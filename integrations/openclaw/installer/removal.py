@@ -105,9 +105,7 @@ class Remover:
         agents = self.places.workspace / "AGENTS.md"
         if not agents.is_file() or ADDED not in (text := agents.read_text(encoding="utf-8")):
             return
-        mode = agents.stat().st_mode & 0o777
-        replace_private(agents, text.replace(ADDED, "", 1).encode())
-        agents.chmod(mode)
+        replace_private(agents, text.replace(ADDED, "", 1).encode(), mode=agents.stat().st_mode & 0o777)
 
     def _remove_connection(self) -> None:
         folder = self.places.connection
