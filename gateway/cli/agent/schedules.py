@@ -54,8 +54,7 @@ Which = Annotated[str, argument("A number in the list, or the name of one of you
 
 
 def show_all(
-    everything: Annotated[bool, flag("Include paused and finished ones.", "--all")] = False,
-    as_json: AsJson = False,
+    everything: Annotated[bool, flag("Include paused and finished ones.", "--all")] = False, as_json: AsJson = False
 ) -> None:
     """List everybody's schedules."""
 
