@@ -58,9 +58,7 @@ class Connection:
                 found = json.loads(response.read() or b"{}")
         except HTTPError as error:
             with error:
-                raise OwnerMustAct(
-                    f"{self.url} answers {error.code}; is its token valid and of scope memory?"
-                ) from error
+                raise OwnerMustAct(f"{self.url} answers {error.code}; is its token valid, of scope memory?") from error
         except (OSError, HTTPException, ValueError) as error:
             raise TryAgainLater(
                 f"SupaClaw can't be reached at {self.url} ({one_line(str(error), 80)}); `supaclaw up` starts it"
@@ -83,11 +81,10 @@ class Connection:
 def remote_connection(places: Places, *, interactive: bool) -> Connection | None:
     """The gateway that `.supaclaw.json` names or the user types; None for the gateway of this machine."""
     found = load_json(places.workspace / CREDENTIALS)
-    if not found and (Environment.read(os.environ).data.exists() or not interactive or not sys.stdin.isatty()):
+    environment = Environment.read(os.environ)
+    if not found and (environment.data.exists() or not interactive or not sys.stdin.isatty()):
         return None
-    url = found.get("url") or ask(
-        "The address of your SupaClaw gateway?", gateway_address(Environment.read(os.environ))
-    )
+    url = found.get("url") or ask("The address of your SupaClaw gateway?", gateway_address(environment))
     question = "A token of scope memory (`supaclaw token create openclaw --scope memory`)?"
     token = found.get("token") or ask_secret_line(question)
     return Connection(url.rstrip("/"), _read_reference(token))

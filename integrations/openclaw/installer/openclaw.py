@@ -119,16 +119,10 @@ class OpenClaw:
             raise error_type(error)(f"{self.config} cannot be written: {error.strerror}") from error
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environ = os.environ | {"OPENCLAW_STATE_DIR": str(self.state), "NO_COLOR": "1"}
+        argv = [self.program, *arguments]
+        env = os.environ | {"OPENCLAW_STATE_DIR": str(self.state), "NO_COLOR": "1"}
         try:
-            return subprocess.run(
-                [self.program, *arguments],
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT_SECONDS,
-                env=environ,
-                check=False,
-            )
+            return subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, env=env, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise OwnerMustAct(f"`{self.program} {arguments[0]}` does not run ({one_line(str(error), 200)})") from error
 
@@ -250,8 +244,7 @@ def hook_edits(eligible: Sequence[str]) -> list[Edit]:
 
 def all_edits(eligible: Sequence[str], *, hooks: bool) -> list[Edit]:
     """All edits that an installation may have made."""
-    edits = [*plugin_edits(), *flush_edits()]
-    return [*edits, *(hook_edits(eligible) if hooks else [])]
+    return [*plugin_edits(), *flush_edits(), *(hook_edits(eligible) if hooks else [])]
 
 
 def discovers_hooks(settings: Settings) -> bool:

@@ -1,5 +1,6 @@
 """Remove an installation: files that nobody has changed since come back byte for byte."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,9 +118,8 @@ class Remover:
 
 
 def _remove_tree(folder: Path) -> None:
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-    _remove_empty(folder)
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def _remove_empty(folder: Path) -> None:
