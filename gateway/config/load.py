@@ -48,10 +48,8 @@ def resolve_references(
         return read_keys(Environment.read(environ).data)
 
     def variable(name: str, otherwise: Lookup) -> str:
-        if value := environ.get(name):
+        if value := environ.get(name) or saved_keys().get(name):
             return value
-        if saved := saved_keys().get(name):
-            return saved
         try:
             return otherwise(name)
         except SecretUnopened:
@@ -65,7 +63,8 @@ def resolve_references(
     def resolved(path: KeyPath, text: str) -> str:
         if not is_reference(text):
             return text
-        stored, name = _too_early if path[0] in NEEDED_FIRST else secrets, text.partition(":")[2]
+        stored = _too_early if path[0] in NEEDED_FIRST else secrets
+        name = text.partition(":")[2]
         try:
             return stored(name) if text.startswith(SECRET) else variable(name, stored)
         except ConfigError as error:

@@ -32,12 +32,9 @@ _KINDS = {
     "float": "must be a number",
     "bool": "must be true or false",
     "string": 'must be a text in "quotes"',
-    "dict": "must be an object {{ … }}",
-    "model": "must be an object {{ … }}",
-    "mapping": "must be an object {{ … }}",
     "uuid": "must be a complete id",
-    "list": "must be a list [ … ]",
-    "tuple": "must be a list [ … ]",
+    **dict.fromkeys(("dict", "model", "mapping"), "must be an object {{ … }}"),
+    **dict.fromkeys(("list", "tuple"), "must be a list [ … ]"),
 }
 
 

@@ -89,9 +89,7 @@ def _needs_restart(key: KeyPath) -> bool:
 
 
 _TALKS, _SPENDS, _SENDS = "who may talk to the agent", "what it may spend", "where it connects and sends data"
-_ADDRESSES = frozenset(
-    {"base_url", "api_base", "webhook_url", "endpoint", "searxng_url", "allow_urls", "private_allow"}
-)
+_TARGETS = frozenset({"base_url", "api_base", "webhook_url", "endpoint", "searxng_url", "allow_urls", "private_allow"})
 
 
 def _decides(key: KeyPath, new: Mapping[str, JsonValue]) -> str:
@@ -108,7 +106,7 @@ def _decides(key: KeyPath, new: Mapping[str, JsonValue]) -> str:
         case ("hooks", *_) | ("tools", "mcp", *_) | ("backup", "to") | ("workspace" | "database", "url"):
             return _SENDS if value_at(dict(new), key) is not None else ""
         case _:
-            return _SENDS if _ADDRESSES & set(map(str, key)) and value_at(dict(new), key) is not None else ""
+            return _SENDS if _TARGETS & set(map(str, key)) and value_at(dict(new), key) is not None else ""
 
 
 def _shown_difference(before: str, after: str) -> str:

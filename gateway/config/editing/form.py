@@ -61,10 +61,8 @@ def fields(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> Iterator
     stated = overruled(raw, environ)
     for path, node in _leaves((), root, _objects(root.get("$defs")), dict(raw)):
         default = value_at(defaults, path) if value_at(defaults, path) is not None else node.get("default")
-        field = _field(path, node, _text(default))
+        field = replace(_field(path, node, _text(default)), variable=variable_of(dotted(path), environ))
         value = value_at(stated, path)
-        if variable := variable_of(field.key, environ):
-            field = replace(field, variable=variable)
         is_set = path[-1] in _objects(value_at(stated, path[:-1]))
         yield replace(field, text="null" if is_set and value is None else _shown(field, value), is_set=is_set)
 
@@ -88,10 +86,8 @@ def _leaves(path: tuple[str, ...], node: Node, defs: Node, raw: JsonValue) -> It
         node = {**_objects(defs[reference.rpartition("/")[2]]), **{k: v for k, v in node.items() if k != "$ref"}}
     if path == ("channels",):
         for name in channel_names():
-            settings = OBJECT.validate_python(settings_model(name).model_json_schema())
-            yield from _leaves(
-                (*path, name), _objects(allow_references(settings)), _objects(settings.get("$defs")), raw
-            )
+            schema = OBJECT.validate_python(settings_model(name).model_json_schema())
+            yield from _leaves((*path, name), _objects(allow_references(schema)), _objects(schema.get("$defs")), raw)
     elif "properties" in node:
         for name, inner in _objects(node["properties"]).items():
             if name != "$schema":
@@ -132,9 +128,7 @@ def _listed(node: Node) -> Iterator[Node]:
 
 def _alternatives(node: Node) -> Iterator[Node]:
     """The alternatives of a value, without null and references."""
-    return (
-        each for each in _listed(node) if each.get("type") != "null" and "env|secret" not in str(each.get("pattern"))
-    )
+    return (one for one in _listed(node) if one.get("type") != "null" and "env|secret" not in str(one.get("pattern")))
 
 
 def _shown(field: Field, value: JsonValue) -> str:
