@@ -83,9 +83,9 @@ def owners_zone() -> str | None:
     return owner.timezone or zone_in(Persona(workspace).user(workspace))
 
 
-def owners_moment(text: str | None, *, end: bool = False) -> datetime | None:
+def owners_moment(text: str, *, end: bool = False) -> datetime:
     """Parse a date or time in the owner's zone; with `end`, a date means its end. Raises `OwnerMustAct`."""
     try:
-        return None if text is None else moment(text, owners_zone(), end=end)
+        return moment(text, owners_zone(), end=end)
     except ValueError:
         raise OwnerMustAct(f'"{text}" is not a date or time; write it like 2026-03-01 or 2026-03-01T09:30') from None

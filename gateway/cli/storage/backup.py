@@ -26,9 +26,7 @@ def backup(
     force: Annotated[bool, flag("Overwrite FILE if it exists.", "--force")] = False,
     with_secrets: Annotated[
         bool,
-        flag(
-            "Include the keys in config.json, the gateway's own keys but the master key, and logins.", "--with-secrets"
-        ),
+        flag("Include keys in config.json, the gateway's own but the master key, and logins.", "--with-secrets"),
     ] = False,
 ) -> None:
     """Save everything to one file. The gateway may keep running."""
@@ -38,9 +36,8 @@ def backup(
     environment = Environment.read(os.environ)
     config = load_early(environment, os.environ)
     reached = reach(environment, config, mine=False)
-    saved = run_quietly(
-        back_up(environment, config, file, reached, force=force, with_secrets=with_secrets, environ=os.environ)
-    )
+    saving = back_up(environment, config, file, reached, force=force, with_secrets=with_secrets, environ=os.environ)
+    saved = run_quietly(saving)
     echo(f"{file}: {saved}, {size_text(file.stat().st_size)}")
     if saved.skipped:
         kinds = "links that point outside their folder, pipes, sockets and files that are mostly holes"

@@ -63,7 +63,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class _QuestionScore:
+class _Score:
     """One question's figures; None if nothing answers it."""
 
     category: str
@@ -106,7 +106,7 @@ def _first(conversations: Sequence[Conversation], limit: int | None) -> list[Con
 
 async def _run(conversations: Sequence[Conversation], mode: SearchMode) -> Evaluation:
     """The figures; SIGTERM and SIGHUP end it like Ctrl-C, and with it the temporary server."""
-    task, asked = asyncio.current_task(), list[_QuestionScore]()
+    task, asked = asyncio.current_task(), list[_Score]()
     assert task is not None, "this runs in a task"
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
@@ -146,12 +146,11 @@ async def _embed_rows(database: Database) -> None:
     await database.run(lambda tx: vectors.settle(tx, model))
 
 
-async def _ask(
-    database: Database, owner: PrincipalId, conversation: Conversation, mode: SearchMode
-) -> list[_QuestionScore]:
+async def _ask(database: Database, owner: PrincipalId, conversation: Conversation, mode: SearchMode) -> list[_Score]:
     session_of = {turn.id: turn.session for turn in conversation.turns}
     id_of = {(turn.at, turn.text): turn.id for turn in conversation.turns}
-    asked, model = [], None if mode is SearchMode.KEYWORD else e5.NAME
+    asked = []
+    model = None if mode is SearchMode.KEYWORD else e5.NAME
     async with database.connection() as conn:
         for question in conversation.questions:
             began = perf_counter()
@@ -163,11 +162,11 @@ async def _ask(
             ranked = [id_of[hit.memory.created_at, hit.memory.text] for hit in found.hits]
             figures = measure_ranking(ranked, question.evidence, session_of) if question.evidence else None
             milliseconds = (1000 * (embedded - began), 1000 * (ended - embedded))
-            asked.append(_QuestionScore(question.category, figures, found.weak, *milliseconds))
+            asked.append(_Score(question.category, figures, found.weak, *milliseconds))
     return asked
 
 
-def _evaluation(conversations: Sequence[Conversation], asked: Sequence[_QuestionScore], mode: SearchMode) -> Evaluation:
+def _evaluation(conversations: Sequence[Conversation], asked: Sequence[_Score], mode: SearchMode) -> Evaluation:
     by_category: dict[str, list[Figures]] = {}
     for each in sorted(asked, key=lambda each: each.category):
         if each.figures is not None:
