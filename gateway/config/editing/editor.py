@@ -93,7 +93,7 @@ _TARGETS = frozenset({"base_url", "api_base", "webhook_url", "endpoint", "searxn
 
 
 def _decides(key: KeyPath, new: Mapping[str, JsonValue]) -> str:
-    """What a changed key decides that needs an extra confirmation; empty for others, and for an address removed."""
+    """Why a changed key needs an extra confirmation: what it decides; empty for others, and for an address removed."""
     match key:
         case ("budgets", *_) | ("heartbeat", "day_usd") | ("heartbeat",):
             return _SPENDS
