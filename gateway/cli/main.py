@@ -110,9 +110,7 @@ COMMANDS: Mapping[str, str | Group] = {
         "list=list_requests approve=approve_request deny=deny_request erase=erase_member",
     ),
     "channel": Group("Link an account on a channel without tokens.", "people.channels", "login logout status"),
-    "token": Group(
-        "Manage the API tokens of programs.", "people.tokens", "create list=list_tokens revoke=revoke_token"
-    ),
+    "token": Group("Manage API tokens of programs.", "people.tokens", "create list=list_tokens revoke=revoke_token"),
     "files": Group(
         "List, find, edit, sync and vouch for workspace files.",
         "storage.files",

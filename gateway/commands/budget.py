@@ -76,9 +76,5 @@ def _limit(ctx: CommandContext, period: Period) -> float | None:
 
 
 command = Command(
-    "budget",
-    "model costs and what is left; more: raise a used-up limit once",
-    run,
-    owner_only=True,
-    tokens="as owner",
+    "budget", "model costs and what is left; more: raise a used-up limit once", run, owner_only=True, tokens="as owner"
 )

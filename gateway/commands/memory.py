@@ -16,8 +16,6 @@ from gateway.store.memory import consolidation, indexing, memories, search
 from gateway.store.trust.reviews import ReviewQuestion
 
 SHOWN = 10
-NEWEST = 100
-"""Most messages that are indexed before a search."""
 USAGE = (
     "Write /memory WORDS to search, /memory NUMBER to read one, "
     "/memory pin, unpin, forget, restore or keep with a number, /remember TEXT to add one."
@@ -118,7 +116,7 @@ async def _overview(own: Remembering) -> list[Memory]:
 
 
 async def _search_hits(own: Remembering, argument: str) -> list[Memory]:
-    await indexing.index_turns(own.tx, own.principal, NEWEST)
+    await indexing.index_turns(own.tx, own.principal, indexing.NEWEST)
     anything = MemoryFilter(at_most=Label.UNTRUSTED)
     ranked = await search.hybrid(own.tx, own.principal, lexemes(argument), anything, SHOWN)
     return [hit.memory for hit in ranked.hits]

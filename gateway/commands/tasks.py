@@ -36,10 +36,7 @@ async def run(ctx: CommandContext) -> CommandReply:
             return CommandReply(USAGE)
 
 
+REFUSALS = (NoSuchTask, TooManyTasks)
 command = Command(
-    "tasks",
-    "work in the background; show, cancel or retry ID",
-    run,
-    tokens="as owner",
-    refusals=(NoSuchTask, TooManyTasks),
+    "tasks", "work in the background; show, cancel or retry ID", run, tokens="as owner", refusals=REFUSALS
 )

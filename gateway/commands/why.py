@@ -50,10 +50,8 @@ def _planned(call: PlannedCall) -> Iterator[str]:
     steps, roles = PlanArguments.model_validate_json(call.plan).steps, json.loads(call.result).get("roles", {})
     asked = json.loads(call.asked) if call.asked else {}
     for number, why in asked.get("because", {str(call.number): ""}).items():
-        step, told = (
-            steps[int(number) - 1],
-            ", without a question because all of it was planned" if call.unasked else "",
-        )
+        step = steps[int(number) - 1]
+        told = ", without a question because all of it was planned" if call.unasked else ""
         if asked:
             told = f", asked as {asked['waiting_for_approval']}{f' because of {why}' if why else ' with the others'}"
         origins = step.origins(roles.get(step.tool, {}))

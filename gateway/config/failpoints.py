@@ -22,10 +22,7 @@ class Step(StrEnum):
 
     INBOUND_RECEIVED = "inbound.received", "a batch was received, nothing is stored"
     INBOUND_JOURNALED = "inbound.journaled", "the message is in its session's journal, not in the database"
-    INBOUND_SPOOLED = (
-        "inbound.spooled",
-        "the database is down, the message is on disk, not acknowledged to the platform",
-    )
+    INBOUND_SPOOLED = "inbound.spooled", "without the database, the message is on disk, not acknowledged"
     INBOUND_COMMITTED = "inbound.committed", "the batch is stored, not acknowledged to the platform"
     INGEST_KEPT = "ingest.kept", "an attachment is saved as a file, not linked to its message"
     INGEST_READ = "ingest.read", "the text of a file is saved beside it, not recorded in the database"

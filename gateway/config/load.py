@@ -18,9 +18,9 @@ from gateway.config.data.files import read_regular
 from gateway.config.data.keys import read_keys
 from gateway.config.environment import Environment
 from gateway.config.model import Config
-from gateway.config.problems import KeyPath, dotted, explain
+from gateway.config.problems import dotted, explain
 from gateway.domain.errors import ConfigError
-from gateway.domain.json import json_or_text
+from gateway.domain.json import KeyPath, json_or_text, map_texts
 
 Lookup = Callable[[str], str]
 """Returns the value with a name; raises `ConfigError` if there is none."""
@@ -48,10 +48,8 @@ def resolve_references(
         return read_keys(Environment.read(environ).data)
 
     def variable(name: str, otherwise: Lookup) -> str:
-        if value := environ.get(name):
+        if value := environ.get(name) or saved_keys().get(name):
             return value
-        if saved := saved_keys().get(name):
-            return saved
         try:
             return otherwise(name)
         except SecretUnopened:
@@ -60,12 +58,20 @@ def resolve_references(
             problem = f"the environment variable {name} is not set"
         raise ConfigError(f"{problem}; write {name}=… into {Environment.read(environ).env_file} and start again")
 
-    def lookups(section: str) -> Mapping[str, Lookup]:
-        stored = _too_early if section in NEEDED_FIRST else secrets
-        return {"$env:": lambda name: variable(name, stored), SECRET: stored}
-
     problems: list[str] = []
-    return {key: _with_references(value, (key,), lookups(key), problems) for key, value in raw.items()}, problems
+
+    def resolved(path: KeyPath, text: str) -> str:
+        if not is_reference(text):
+            return text
+        stored = _too_early if path[0] in NEEDED_FIRST else secrets
+        name = text.partition(":")[2]
+        try:
+            return stored(name) if text.startswith(SECRET) else variable(name, stored)
+        except ConfigError as error:
+            problems.append(f"{dotted(path)}: {error}")
+            return text
+
+    return {key: map_texts(value, resolved, (key,)) for key, value in raw.items()}, problems
 
 
 def _too_early(name: str) -> NoReturn:
@@ -75,20 +81,6 @@ def _too_early(name: str) -> NoReturn:
 def is_reference(value: JsonValue) -> bool:
     """Whether `value` is a reference."""
     return isinstance(value, str) and value.startswith(("$env:", SECRET))
-
-
-def _with_references(value: JsonValue, path: KeyPath, lookups: Mapping[str, Lookup], problems: list[str]) -> JsonValue:
-    if isinstance(value, dict):
-        return {key: _with_references(item, (*path, key), lookups, problems) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_references(item, (*path, index), lookups, problems) for index, item in enumerate(value)]
-    if isinstance(value, str) and is_reference(value):
-        scheme, _, name = value.partition(":")
-        try:
-            return lookups[f"{scheme}:"](name)
-        except ConfigError as error:
-            problems.append(f"{dotted(path)}: {error}")
-    return value
 
 
 def secrets_unavailable(name: str) -> NoReturn:

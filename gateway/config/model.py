@@ -6,9 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr, TypeAdapter, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr, model_validator
 
 from gateway.config.value_types import Duration, Hours, Networks, PublicUrl
+from gateway.domain.json import OBJECT
 from gateway.domain.settings import HttpUrl, ModelName, ModelSettings, PrivateEntry, VoiceReply
 from gateway.domain.time import zone
 from gateway.secrets.signatures import SignedSource
@@ -328,8 +329,6 @@ class Config(Section):
     database: DatabaseSettings = Field(DatabaseSettings(), description="Where Postgres is.")
 
 
-OBJECT = TypeAdapter(dict[str, JsonValue])
-"""Any JSON object."""
 _REFERENCE: JsonValue = {"type": "string", "pattern": "^\\$(env|secret):.+"}
 _SCALAR_TYPES = ("integer", "number", "boolean")
 

@@ -8,7 +8,8 @@ from typing import Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-KeyPath = tuple[int | str, ...]
+from gateway.domain.json import KeyPath
+
 SHOWN = 20
 
 _ALLOWED = {
@@ -31,12 +32,9 @@ _KINDS = {
     "float": "must be a number",
     "bool": "must be true or false",
     "string": 'must be a text in "quotes"',
-    "dict": "must be an object {{ … }}",
-    "model": "must be an object {{ … }}",
-    "mapping": "must be an object {{ … }}",
     "uuid": "must be a complete id",
-    "list": "must be a list [ … ]",
-    "tuple": "must be a list [ … ]",
+    **dict.fromkeys(("dict", "model", "mapping"), "must be an object {{ … }}"),
+    **dict.fromkeys(("list", "tuple"), "must be a list [ … ]"),
 }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory.imports import Record
 from gateway.importers.records.files import Reader
+from gateway.store.transcript.imports import PASSPORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,5 @@ def parts_of(name: str, path: Path, sources: dict[str, Source]) -> Iterator[Part
     yield from dict.fromkeys(part for each in names for part in (*sources[each].parts(path), Part(each, path)))
 
 
-PASSPORT = "passport"
 ALL = "all"
 """The name that stands for every source that matches."""

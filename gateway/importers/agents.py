@@ -14,10 +14,11 @@ from pathlib import Path
 
 from pydantic import JsonValue, ValidationError
 
+from gateway.domain.json import OBJECT
 from gateway.domain.memory.imports import Damaged, ImportedSession, Passed, Record
 from gateway.domain.principals import Label
 from gateway.importers import Part, Source
-from gateway.importers.records.files import OBJECT, Reader
+from gateway.importers.records.files import Reader
 from gateway.importers.records.texts import day_of, said, text_of, text_or_empty
 
 SILENT = frozenset({"HEARTBEAT_OK", "NO_REPLY"})

@@ -12,6 +12,7 @@ from uuid import UUID
 from pydantic import AliasPath, BaseModel, Field, JsonValue
 
 from gateway.domain.ids import PrincipalId
+from gateway.domain.json import OBJECT
 from gateway.domain.memory.imports import (
     Carried,
     Damaged,
@@ -26,7 +27,7 @@ from gateway.domain.memory.memories import Category, Kind
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import json_text
 from gateway.importers import Part, Source
-from gateway.importers.records.files import OBJECT, Reader, read_head
+from gateway.importers.records.files import Reader, read_head
 from gateway.workspace.journal.writer import journal_key
 
 FILE = "memories.jsonl"

@@ -40,12 +40,13 @@ from gateway.app.storage.offline import leak_guard
 from gateway.app.storage.restore import check_restore_finished
 from gateway.config.channels import channel_names, parse_channel, settings_model
 from gateway.config.data.files import error_type, sync_to_disk
-from gateway.config.editing.hidden import is_secret, map_texts
+from gateway.config.editing.hidden import is_secret
 from gateway.config.environment import Environment
 from gateway.config.load import is_reference, parse_json, read
 from gateway.config.model import Config
-from gateway.config.problems import KeyPath, dotted
+from gateway.config.problems import dotted
 from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.json import KeyPath, map_texts
 from gateway.domain.time import Clock
 from gateway.logs import SecretMask
 from gateway.store.connection.pool import Database

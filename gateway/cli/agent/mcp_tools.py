@@ -174,9 +174,7 @@ def search(
 
 
 def add(
-    name: Annotated[
-        str, argument(f"A name for it; {WEB_FETCH}: pages that need a browser, read by scrapling.", "NAME")
-    ],
+    name: Annotated[str, argument(f"A name for it; {WEB_FETCH}: pages that need a browser, by scrapling.", "NAME")],
     url: Annotated[
         str, option(f"The server's address (default of {WEB_FETCH}: installed here, else the container's).", "URL")
     ] = "",
@@ -186,22 +184,22 @@ def add(
     servers = config_file.get_key(path, "tools.mcp", os.environ)
     if isinstance(servers, dict) and name in servers:
         raise OwnerMustAct(f"tools.mcp.{name} already exists; `supaclaw config set` changes it")
+    entry: dict[str, object] = {"url": url}
+    first = "next:"
     if name != WEB_FETCH:
         if not url.startswith("https://"):
             raise OwnerMustAct(f"add --url with the https address of {name[:80]}; `supaclaw tools search` finds some")
-        set_key(f"tools.mcp.{name}", json.dumps({"url": url}))
-        echo(f"next: `supaclaw tools test`, and `supaclaw tools confirm {name}`")
-        return
-    if not url and (installed := shutil.which("scrapling")):
-        set_key(f"tools.mcp.{name}", json.dumps(_config_entry(Path(installed))))
-        echo(f"the gateway starts {installed} on demand; next: `supaclaw tools test`, `supaclaw tools confirm {name}`")
-        return
-    url = url or f"http://{SCRAPLING_SERVICE}/mcp"
-    private = config_file.get_key(path, "net.private_allow", os.environ)
-    allowed = [str(each) for each in private] if isinstance(private, list) else []
-    place = url.partition("://")[2].partition("/")[0]
-    if place not in allowed:
-        set_key("net.private_allow", json.dumps([*allowed, place]))
-    set_key(f"tools.mcp.{name}", json.dumps({"url": url}))
-    start = "docker compose --profile scrapling up -d" if place == SCRAPLING_SERVICE else f"start it at {url}"
-    echo(f"next: {start}; then `supaclaw tools test`, and `supaclaw tools confirm {name}`")
+    elif not url and (installed := shutil.which("scrapling")):
+        entry = _config_entry(Path(installed))
+        first = f"the gateway starts {installed} on demand; next:"
+    else:
+        entry["url"] = url = url or f"http://{SCRAPLING_SERVICE}/mcp"
+        private = config_file.get_key(path, "net.private_allow", os.environ)
+        allowed = [str(each) for each in private] if isinstance(private, list) else []
+        place = url.partition("://")[2].partition("/")[0]
+        if place not in allowed:
+            set_key("net.private_allow", json.dumps([*allowed, place]))
+        start = "docker compose --profile scrapling up -d" if place == SCRAPLING_SERVICE else f"start it at {url}"
+        first = f"next: {start}; then"
+    set_key(f"tools.mcp.{name}", json.dumps(entry))
+    echo(f"{first} `supaclaw tools test`, and `supaclaw tools confirm {name}`")

@@ -48,8 +48,6 @@ def replay(
     Prints the differences. Tools answer from the record; nothing is sent, changed or stored.
     """
     first, last = owners_moment(since), owners_moment(until or since, end=True)
-    assert first is not None, "the option is required"
-    assert last is not None, "it has a default"
     system, other = _system(agents), None if skill is None else parse(skill.read_text("utf-8", "replace"))
 
     async def work(database: Database) -> str:

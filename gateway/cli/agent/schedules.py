@@ -54,8 +54,7 @@ Which = Annotated[str, argument("A number in the list, or the name of one of you
 
 
 def show_all(
-    everything: Annotated[bool, flag("Include paused and finished ones.", "--all")] = False,
-    as_json: AsJson = False,
+    everything: Annotated[bool, flag("Include paused and finished ones.", "--all")] = False, as_json: AsJson = False
 ) -> None:
     """List everybody's schedules."""
 
@@ -91,9 +90,7 @@ def add(
     at: Annotated[str | None, option('Run once, such as at 2027-03-01T09:00 or "in 20 minutes".', "TIME")] = None,
     cron: Annotated[str | None, option('Run repeatedly, such as "30 8 * * 1-5".', "FIELDS")] = None,
     zone: Annotated[str | None, option("Time zone, such as Europe/Berlin; default: yours.", "ZONE")] = None,
-    misfire: Annotated[
-        Misfire, option("Which runs to make up after downtime: the last, none or all.")
-    ] = Misfire.RUN_ONCE,
+    misfire: Annotated[Misfire, option("Runs to make up after downtime: the last, none or all.")] = Misfire.RUN_ONCE,
     history: Annotated[bool, flag("Show the agent the chat it answers in.", "--history")] = False,
     to: Annotated[
         str | None, option("Where to send results, such as telegram; default: where you wrote last.", "CHANNEL")

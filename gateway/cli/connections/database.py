@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import TypeVar
@@ -37,8 +37,13 @@ def with_database(work: Callable[[Database], Awaitable[Result]]) -> Result:
                 database = await stack.enter_async_context(open_database(environment, config))
             return await work(database)
 
+    return run_quietly(run_work())
+
+
+def run_quietly(work: Coroutine[object, object, Result]) -> Result:
+    """Run `work`; of the log, only warnings are shown."""
     with logging_to(None, SecretMask(), level=logging.WARNING):
-        return asyncio.run(run_work())
+        return asyncio.run(work)
 
 
 def with_connection(work: Callable[[Connection], Awaitable[Result]]) -> Result:
@@ -78,9 +83,9 @@ def owners_zone() -> str | None:
     return owner.timezone or zone_in(Persona(workspace).user(workspace))
 
 
-def owners_moment(text: str | None, *, end: bool = False) -> datetime | None:
+def owners_moment(text: str, *, end: bool = False) -> datetime:
     """Parse a date or time in the owner's zone; with `end`, a date means its end. Raises `OwnerMustAct`."""
     try:
-        return None if text is None else moment(text, owners_zone(), end=end)
+        return moment(text, owners_zone(), end=end)
     except ValueError:
         raise OwnerMustAct(f'"{text}" is not a date or time; write it like 2026-03-01 or 2026-03-01T09:30') from None

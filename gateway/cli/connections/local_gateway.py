@@ -14,7 +14,7 @@ from typing import IO
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
 from gateway.cli.terminal.console import show_after_a_second
 from gateway.config.data.files import read_regular
@@ -24,9 +24,7 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.config.model import WebSettings
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
-
-OBJECT = TypeAdapter(dict[str, JsonValue])
-"""Any JSON object."""
+from gateway.domain.json import OBJECT
 
 
 def ask_gateway(

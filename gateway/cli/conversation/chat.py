@@ -54,8 +54,6 @@ class Screen:
                 self.note(f"· {name} {_short(arguments)}")
             case {"type": "waiting", "model": str(model), "seconds": int() | float() as seconds}:
                 self.note(f"· {model} can't answer now, next try in {seconds:.0f} s")
-            case _:
-                pass
 
     def finish(self, text: str) -> None:
         """Show the rest of the stored answer."""
@@ -97,9 +95,7 @@ QUIT_COMMANDS = frozenset({"/quit", "/exit"})
 
 
 def chat(
-    text: Annotated[
-        str | None, argument("One message; piped input is added to it, and - stands for it.", "TEXT")
-    ] = None,
+    text: Annotated[str | None, argument("One message; piped input is added to it, - stands for it.", "TEXT")] = None,
     files: Annotated[list[Path] | None, option("A file to attach; repeatable.", "PATH", "--file", "-f")] = None,
 ) -> None:
     """Talk to your agent. With TEXT or a file, print its answer and exit."""

@@ -10,8 +10,9 @@ from uuid import uuid4
 import httpx
 from pydantic import JsonValue, TypeAdapter
 
-from gateway.cli.connections.local_gateway import OBJECT, LocalGateway, local_token
+from gateway.cli.connections.local_gateway import LocalGateway, local_token
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.domain.json import OBJECT
 
 RETRY_SECONDS = 60.0
 PAUSE_SECONDS = 0.3
@@ -36,13 +37,13 @@ class ChatClient:
 
     async def ask(self, text: str, files: Sequence[Path] = ()) -> ChatAnswer:
         """Send a message or a command and wait for the answer; raises `SupaclawError`."""
-        async with self._client() as client:
-            uploaded = [await self._upload(client, file) for file in files]
-            sent = await self._send(client, text, uploaded)
+        async with self._client() as http:
+            uploaded = [await self._upload(http, file) for file in files]
+            sent = await self._send(http, text, uploaded)
             if sent["kind"] == "ignored":
                 raise OwnerMustAct(f"not sent: {sent['reason']}; /help lists the commands")
             while True:
-                answer = await self._request(client, "GET", f"/api/answers/{sent['inbox_id']}?wait=25")
+                answer = await self._request(http, "GET", f"/api/answers/{sent['inbox_id']}?wait=25")
                 if answer.status_code == 200:
                     reply = OBJECT.validate_json(answer.content)
                     failed = bool(reply["notice"]) and sent["kind"] == "message"
@@ -50,8 +51,8 @@ class ChatClient:
 
     async def stop(self) -> None:
         """Stop the answer that is being written."""
-        async with self._client() as client:
-            await self._send(client, "/stop")
+        async with self._client() as http:
+            await self._send(http, "/stop")
 
     async def events(self) -> AsyncIterator[Mapping[str, JsonValue]]:
         """Yield the events of the chat, without end; after a reconnect, a snapshot comes first."""
@@ -66,19 +67,17 @@ class ChatClient:
                 pass
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _upload(self, client: httpx.AsyncClient, file: Path) -> JsonValue:
-        answer = await self._request(client, "POST", "/api/files", file=file)
+    async def _upload(self, http: httpx.AsyncClient, file: Path) -> JsonValue:
+        answer = await self._request(http, "POST", "/api/files", file=file)
         return OBJECT.validate_json(answer.content)["id"]
 
-    async def _send(
-        self, client: httpx.AsyncClient, text: str, files: Sequence[JsonValue] = ()
-    ) -> dict[str, JsonValue]:
+    async def _send(self, http: httpx.AsyncClient, text: str, files: Sequence[JsonValue] = ()) -> dict[str, JsonValue]:
         body = {"text": text, "files": list(files), "chat": self.chat, "client_id": str(uuid4())}
-        answer = await self._request(client, "POST", "/api/messages", json.dumps(body))
+        answer = await self._request(http, "POST", "/api/messages", json.dumps(body))
         return OBJECT.validate_json(answer.content)
 
     async def _request(
-        self, client: httpx.AsyncClient, method: str, path: str, body: str | None = None, file: Path | None = None
+        self, http: httpx.AsyncClient, method: str, path: str, body: str | None = None, file: Path | None = None
     ) -> httpx.Response:
         """Retry until there is a response: each message has a client id, so the gateway ignores duplicates."""
         problem = ""
@@ -86,7 +85,7 @@ class ChatClient:
             async with asyncio.timeout(RETRY_SECONDS) as deadline:
                 while True:
                     try:
-                        answer = await self._once(client, method, path, body, file)
+                        answer = await self._once(http, method, path, body, file)
                     except httpx.TransportError as exc:
                         problem = f"it cannot be reached ({type(exc).__name__})"
                     else:
@@ -99,16 +98,16 @@ class ChatClient:
             raise TryAgainLater(f"the gateway at {self.gateway.url} does not answer: {problem}") from None
 
     async def _once(
-        self, client: httpx.AsyncClient, method: str, path: str, body: str | None, file: Path | None
+        self, http: httpx.AsyncClient, method: str, path: str, body: str | None, file: Path | None
     ) -> httpx.Response:
         if file is None:
-            return await client.request(method, path, content=body, headers={"Content-Type": "application/json"})
+            return await http.request(method, path, content=body, headers={"Content-Type": "application/json"})
         try:
             opened = file.open("rb")
         except OSError as error:
             raise OwnerMustAct(f"{file} cannot be read: {error.strerror}") from None
         with opened:
-            return await client.request(method, path, files={"file": (file.name, opened)})
+            return await http.request(method, path, files={"file": (file.name, opened)})
 
     def _authorized(self, request: httpx.Request) -> httpx.Request:
         """Add the token, which changes with each start of the gateway, so each request reads it."""

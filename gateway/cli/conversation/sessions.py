@@ -41,9 +41,7 @@ def show(id: Id, as_json: AsJson = False) -> None:
 
 
 def export(
-    id: Id,
-    form: Annotated[Format, option("The file's format.", None, "--format")] = "markdown",
-    output: Output = ".",
+    id: Id, form: Annotated[Format, option("The file's format.", None, "--format")] = "markdown", output: Output = "."
 ) -> None:
     """Save a conversation as a file. Never overwrites one."""
     of, text = _exported(id, form)

@@ -1,12 +1,10 @@
 """`supaclaw owner` and `supaclaw pairing`: the owner's accounts, and access requests."""
 
-import asyncio
-import logging
 import os
 from typing import Annotated
 
 from gateway.app.storage.erase import erase_person
-from gateway.cli.connections.database import with_connection, with_database
+from gateway.cli.connections.database import run_quietly, with_connection, with_database
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, Yes, argument, confirm_unless, print_rows
 from gateway.config.channels import check_owner, enabled_channels
@@ -14,7 +12,6 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.people.access import owner_problems
 from gateway.flow.people import Pairing
-from gateway.logs import SecretMask, logging_to
 from gateway.store.connection.pool import Database
 from gateway.store.people import accounts, principals
 from gateway.store.people.pairings import PairingRow
@@ -86,8 +83,7 @@ def erase_member(
         refusal = "this permanently erases conversations, memories and files; add --yes to confirm"
         confirm_unless(yes, f"Erase all that is {name}'s permanently? It can't be restored.", refusal)
 
-    with logging_to(None, SecretMask(), level=logging.WARNING):
-        echo(asyncio.run(erase_person(environment, load_early(environment, os.environ), account, agree)))
+    echo(run_quietly(erase_person(environment, load_early(environment, os.environ), account, agree)))
 
 
 def deny_request(which: Annotated[str, argument("The code, or the number in the list.", "CODE|ID")]) -> None:

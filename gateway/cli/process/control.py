@@ -1,7 +1,5 @@
 """`supaclaw status`, `web`, `down`, `machines` and `version`: show what runs, sign in to it, stop or forget it."""
 
-import asyncio
-import logging
 import os
 import signal
 import time
@@ -12,7 +10,7 @@ from typing import Annotated
 
 from pydantic import JsonValue
 
-from gateway.cli.connections.database import with_connection
+from gateway.cli.connections.database import run_quietly, with_connection
 from gateway.cli.connections.local_gateway import ask_gateway
 from gateway.cli.terminal.console import echo, show_after_a_second
 from gateway.cli.terminal.output import AsJson, Timeout, argument, heading, print_result, print_rows, shown
@@ -20,7 +18,6 @@ from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import printable
-from gateway.logs import SecretMask, logging_to
 from gateway.store.work import instances
 
 
@@ -59,8 +56,7 @@ def down(timeout: Timeout = 30) -> None:
     if environment.data.exists():
         from gateway.store.embedded.postgres import EmbeddedPostgres
 
-        with logging_to(None, SecretMask(), level=logging.WARNING):
-            asyncio.run(EmbeddedPostgres(environment.data).stop())
+        run_quietly(EmbeddedPostgres(environment.data).stop())
     echo("nothing was running" if pid is None else "stopped")
 
 

@@ -61,8 +61,7 @@ async def _checks(direct: str, pooler: str | None, *, upgrade: bool, fix: bool) 
     try:
         if not parse_dsn(direct).direct:
             yield DatabaseCheck(
-                "direct address",
-                fix="it is a transaction pooler's; pass it as --pooler, and here that on port 5432",
+                "direct address", fix="it is a transaction pooler's; pass it as --pooler, and here that on port 5432"
             )
             return
         async with await Database.connect(direct, size=1) as database:

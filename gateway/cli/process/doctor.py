@@ -32,13 +32,9 @@ Drill = Annotated[Path | None, option(_DRILL, "FILE", "--restore-drill", exists=
 
 
 def doctor(
-    failpoints: Annotated[
-        bool, flag("List the points where SUPACLAW_FAIL can kill the gateway.", "--failpoints")
-    ] = False,
+    failpoints: Annotated[bool, flag("List the points where SUPACLAW_FAIL kills the gateway.", "--failpoints")] = False,
     live: Annotated[bool, flag("Also call the model (costs a few tokens) and the messengers.", "--live")] = False,
-    requeue: Annotated[
-        bool, flag("Let the running gateway retry messages that it couldn't store.", "--requeue")
-    ] = False,
+    requeue: Annotated[bool, flag("Let the running gateway retry messages it couldn't store.", "--requeue")] = False,
     drill: Drill = None,
     as_json: AsJson = False,
 ) -> None:

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from gateway.cli.connections.database import require_owner, with_database
@@ -57,22 +57,14 @@ def _connect_model(setup: Setup, mask: SecretMask) -> None:
     in_use = asyncio.run(_model_in_use(setup))
     echo(f"Model: {in_use.active} ({in_use.why})")
     if in_use.offered and ask_yes_or_no(f"Use {in_use.offered} on this machine?"):
-        try:
-            _report(_tested(mask, connect_model(setup, "", model=in_use.offered)))
-        except SupaclawError as error:
-            echo(error, error=True)
-        else:
-            return
+        with _errors_printed():
+            return _report(_tested(mask, connect_model(setup, "", model=in_use.offered)))
     while key := ask_secret_line("API key of any provider (Enter: skip)"):
-        try:
+        with _errors_printed():
             vendor = _vendor(key)
             model = ask("Model", vendor.model or "")
-            connected = _tested(mask, connect_model(setup, key, vendor.prefix, model))
-        except SupaclawError as error:
-            echo(error, error=True)
-        else:
-            _report(connected)
-            return
+            return _report(_tested(mask, connect_model(setup, key, vendor.prefix, model)))
+    return None
 
 
 def _connect_transcription(setup: Setup) -> None:
@@ -105,18 +97,15 @@ def _connect_channel(setup: Setup, form: ChannelForm, mask: SecretMask) -> None:
     echo(form.steps)
     if form.copy:
         echo(f"\n{form.copy}")
-    while True:
+    done: Connected | None = None
+    while done is None:
         answers = {field: ask_secret_line(f"{about.rstrip('.')} (Enter: skip)") for field, about in form.fields.items()}
         if not all(answers.values()):
             return
-        try:
+        with _errors_printed():
             done = _tested(mask, connect_channel(setup, form.name, answers))
-        except SupaclawError as error:
-            echo(error, error=True)
-            if not form.fields:
-                return
-        else:
-            break
+        if not (done or form.fields):
+            return
     _report(done)
     if not done.paste:
         _link_own_account(form, done.link)
@@ -150,6 +139,15 @@ async def _wait_for_owner(database: Database, form: ChannelForm, link: str) -> N
             return
         await asyncio.sleep(1)
     echo(f"Nobody entered the code within {CODE_MINUTES} minutes; run `supaclaw init` again for a new one.", error=True)
+
+
+@contextmanager
+def _errors_printed() -> Iterator[None]:
+    """Print an error of the block, after which another answer may do better."""
+    try:
+        yield
+    except SupaclawError as error:
+        echo(error, error=True)
 
 
 def _tested(mask: SecretMask, work: Coroutine[object, object, Connected]) -> Connected:

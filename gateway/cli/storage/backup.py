@@ -1,12 +1,11 @@
 """`supaclaw backup` and `supaclaw restore`: save everything to a file, and restore it."""
 
-import asyncio
 import json
-import logging
 import os
 from pathlib import Path
 from typing import Annotated
 
+from gateway.cli.connections.database import run_quietly
 from gateway.cli.storage.secrets import recover_secrets
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import argument, ask_secret_text, flag
@@ -15,7 +14,6 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early, parse, parse_json, read
 from gateway.config.model import Config
 from gateway.domain.text.texts import size_text
-from gateway.logs import SecretMask, logging_to
 from gateway.secrets.encryption import MasterKey
 from gateway.secrets.facts import MAX_VALUE
 
@@ -28,9 +26,7 @@ def backup(
     force: Annotated[bool, flag("Overwrite FILE if it exists.", "--force")] = False,
     with_secrets: Annotated[
         bool,
-        flag(
-            "Include the keys in config.json, the gateway's own keys but the master key, and logins.", "--with-secrets"
-        ),
+        flag("Include keys in config.json, the gateway's own but the master key, and logins.", "--with-secrets"),
     ] = False,
 ) -> None:
     """Save everything to one file. The gateway may keep running."""
@@ -39,11 +35,9 @@ def backup(
 
     environment = Environment.read(os.environ)
     config = load_early(environment, os.environ)
-    with logging_to(None, SecretMask(), level=logging.WARNING):
-        reached = reach(environment, config, mine=False)
-        saved = asyncio.run(
-            back_up(environment, config, file, reached, force=force, with_secrets=with_secrets, environ=os.environ)
-        )
+    reached = reach(environment, config, mine=False)
+    saving = back_up(environment, config, file, reached, force=force, with_secrets=with_secrets, environ=os.environ)
+    saved = run_quietly(saving)
     echo(f"{file}: {saved}, {size_text(file.stat().st_size)}")
     if saved.skipped:
         kinds = "links that point outside their folder, pipes, sockets and files that are mostly holes"
@@ -77,8 +71,7 @@ def restore(
         return
     config = _only_database(environment.config)
     key = MasterKey.parse(ask_secret_text("Recovery key", MAX_VALUE)) if recovery_key else None
-    with logging_to(None, SecretMask(), level=logging.WARNING):
-        saved, path = asyncio.run(put_back(environment, config, file, reach(environment, config, mine=True)))
+    saved, path = run_quietly(put_back(environment, config, file, reach(environment, config, mine=True)))
     record_backup(environment.data, file.resolve(), saved.created)
     echo(f"restored {saved}")
     if path not in {None, environment.config}:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
+from statistics import median_high
 from time import perf_counter
 from typing import Annotated
 
@@ -17,8 +18,9 @@ from gateway.cli.storage.imports import make_findable
 from gateway.cli.terminal.output import AsJson, argument, option, print_result
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.domain.memory.memories import DEFAULT_AGENT, MemoryFilter, SearchMode, Vector
+from gateway.domain.memory.memories import DEFAULT_AGENT, MemoryFilter, SearchMode
 from gateway.domain.principals import Label, Role
+from gateway.llm.embedding import e5
 from gateway.memory import evaluation
 from gateway.memory.evaluation import Conversation, Figures, mean_figures, measure_ranking
 from gateway.memory.lexemes import lexemes
@@ -61,7 +63,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class _QuestionScore:
+class _Score:
     """One question's figures; None if nothing answers it."""
 
     category: str
@@ -104,18 +106,17 @@ def _first(conversations: Sequence[Conversation], limit: int | None) -> list[Con
 
 async def _run(conversations: Sequence[Conversation], mode: SearchMode) -> Evaluation:
     """The figures; SIGTERM and SIGHUP end it like Ctrl-C, and with it the temporary server."""
-    task, asked = asyncio.current_task(), list[_QuestionScore]()
+    task, asked = asyncio.current_task(), list[_Score]()
     assert task is not None, "this runs in a task"
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    embedder = None if mode is SearchMode.KEYWORD else _Embedding()
     async with temporary_database("eval") as database:
         for conversation in conversations:
             owner = await _store(database, conversation)
-            if embedder is not None:
-                await embedder.embed_rows(database)
-            asked += await _ask(database, owner, conversation, mode, embedder)
-    return _evaluation(conversations, asked, mode, embedder)
+            if mode is not SearchMode.KEYWORD:
+                await _embed_rows(database)
+            asked += await _ask(database, owner, conversation, mode)
+    return _evaluation(conversations, asked, mode)
 
 
 async def _store(database: Database, conversation: Conversation) -> PrincipalId:
@@ -135,66 +136,37 @@ async def _store(database: Database, conversation: Conversation) -> PrincipalId:
     return owner
 
 
-class _Embedding:
-    """The embedding model that is shipped with the gateway, in this process."""
-
-    def __init__(self) -> None:
-        from gateway.llm.embedding import e5
-
-        self.name, self._dimensions, self._e5 = e5.NAME, e5.DIMENSIONS, e5
-
-    def query(self, text: str) -> Vector:
-        """The vector of a question."""
-        return tuple(self._e5.vectors(self._e5.QUERY, [text])[0])
-
-    async def embed_rows(self, database: Database) -> None:
-        """Store the vector of every row."""
-        model = await database.run(lambda tx: vectors.request_model(tx, self.name, self._dimensions))
-        while True:
-            rows = await database.read(lambda conn: vectors.list_unembedded(conn, BATCH))
-            if not rows:
-                break
-            found = await asyncio.to_thread(self._e5.vectors, self._e5.PASSAGE, [row.text for row in rows])
-            async with database.transaction() as tx:
-                await vectors.put(tx, model, rows, found)
+async def _embed_rows(database: Database) -> None:
+    """Store the vector of every row, by the model that is shipped with the gateway, in this process."""
+    model = await database.run(lambda tx: vectors.request_model(tx, e5.NAME, e5.DIMENSIONS))
+    while rows := await database.read(lambda conn: vectors.list_unembedded(conn, BATCH)):
+        found = await asyncio.to_thread(e5.vectors, e5.PASSAGE, [row.text for row in rows])
         async with database.transaction() as tx:
-            await vectors.settle(tx, model)
+            await vectors.put(tx, model, rows, found)
+    await database.run(lambda tx: vectors.settle(tx, model))
 
 
-async def _ask(
-    database: Database, owner: PrincipalId, conversation: Conversation, mode: SearchMode, embedder: _Embedding | None
-) -> list[_QuestionScore]:
+async def _ask(database: Database, owner: PrincipalId, conversation: Conversation, mode: SearchMode) -> list[_Score]:
     session_of = {turn.id: turn.session for turn in conversation.turns}
     id_of = {(turn.at, turn.text): turn.id for turn in conversation.turns}
     asked = []
+    model = None if mode is SearchMode.KEYWORD else e5.NAME
     async with database.connection() as conn:
         for question in conversation.questions:
             began = perf_counter()
-            vector = embedder.query(question.text) if embedder is not None else None
+            vector = tuple(e5.vectors(e5.QUERY, [question.text])[0]) if model else None
             embedded = perf_counter()
-            found = await search.hybrid(
-                conn,
-                owner,
-                () if mode is SearchMode.SEMANTIC else lexemes(question.text),
-                MemoryFilter(),
-                HITS,
-                vector=vector,
-                model=embedder.name if embedder else None,
-            )
+            words = () if mode is SearchMode.SEMANTIC else lexemes(question.text)
+            found = await search.hybrid(conn, owner, words, MemoryFilter(), HITS, vector=vector, model=model)
             ended = perf_counter()
             ranked = [id_of[hit.memory.created_at, hit.memory.text] for hit in found.hits]
             figures = measure_ranking(ranked, question.evidence, session_of) if question.evidence else None
             milliseconds = (1000 * (embedded - began), 1000 * (ended - embedded))
-            asked.append(_QuestionScore(question.category, figures, found.weak, *milliseconds))
+            asked.append(_Score(question.category, figures, found.weak, *milliseconds))
     return asked
 
 
-def _evaluation(
-    conversations: Sequence[Conversation],
-    asked: Sequence[_QuestionScore],
-    mode: SearchMode,
-    embedder: _Embedding | None,
-) -> Evaluation:
+def _evaluation(conversations: Sequence[Conversation], asked: Sequence[_Score], mode: SearchMode) -> Evaluation:
     by_category: dict[str, list[Figures]] = {}
     for each in sorted(asked, key=lambda each: each.category):
         if each.figures is not None:
@@ -202,10 +174,9 @@ def _evaluation(
     answered = [each.weak for each in asked if each.figures is not None]
     abstentions = [each.weak for each in asked if each.figures is None]
     times = sorted(each.search_ms for each in asked)
-    embedding = sorted(each.embed_ms for each in asked)
     return Evaluation(
         mode=mode,
-        embedder=embedder.name if embedder else None,
+        embedder=None if mode is SearchMode.KEYWORD else e5.NAME,
         conversations=len(conversations),
         turns=sum(len(each.turns) for each in conversations),
         questions=len(answered),
@@ -215,8 +186,8 @@ def _evaluation(
         weak=sum(answered) / len(answered),
         abstentions=len(abstentions),
         weak_abstentions=sum(abstentions) / len(abstentions) if abstentions else None,
-        embed_p50_ms=embedding[len(embedding) // 2],
-        p50_ms=times[len(times) // 2],
+        embed_p50_ms=median_high(each.embed_ms for each in asked),
+        p50_ms=median_high(times),
         p95_ms=times[int(0.95 * len(times))],
     )
 

@@ -90,8 +90,7 @@ def _print_head(workspace: Workspace, path: str) -> str:
 
 
 def get(
-    which: Annotated[str, argument("From the workspace root; or an id of the list.", "PATH|ID")],
-    output: Output = ".",
+    which: Annotated[str, argument("From the workspace root; or an id of the list.", "PATH|ID")], output: Output = "."
 ) -> None:
     """Copy a file out of the workspace. Never overwrites a file."""
     root, path = Environment.read(os.environ).workspace, WorkspacePath.parse(_path_of_id(which) or which)

@@ -102,13 +102,11 @@ def reader(owner: PrincipalRow) -> Reader:
     return Reader(zone(owners_zone() or "UTC"), own=frozenset(owner.identities), seal=seal)
 
 
-async def store_parts(
-    writer: ImportWriter, source: str, path: Path, sources: dict[str, Source], reader: Reader
-) -> None:
+async def store_parts(writer: ImportWriter, source: str, path: Path, sources: dict[str, Source], files: Reader) -> None:
     """Store the records of a path, read by a source and by the sources of the files in it."""
     for part in parts_of(source, path, sources):
         of = sources[part.source]
-        await writer.store(part.source, of.read(part.path, reader), labelled=of.labelled)
+        await writer.store(part.source, of.read(part.path, files), labelled=of.labelled)
 
 
 async def make_findable(database: Database) -> None:

@@ -1,13 +1,12 @@
 """`supaclaw memories`: list, change, forget and permanently erase memories."""
 
-import asyncio
-import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from gateway.agent.memory.remember import MemoryRefused, Remembering
+from gateway.cli.connections.database import run_quietly
 from gateway.cli.storage.search import CATEGORIES, MinImportance, split_list, whereabouts, with_memories
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import (
@@ -32,7 +31,6 @@ from gateway.domain.principals import Label, Role
 from gateway.domain.text.texts import one_line
 from gateway.flow.journal.export import LISTED_KINDS, memory_lines, provenance, times
 from gateway.importers.passport import seal_of, sealed
-from gateway.logs import SecretMask, logging_to
 from gateway.memory.wording import kind, memory_json, memory_with_importance, who
 from gateway.store.memory import memories
 from gateway.store.memory.memories import MemorySource
@@ -211,8 +209,7 @@ def erase_permanently(memory: MemoryId, also: Sequence[str], *, yes: bool) -> No
             _print_erasure(found)
             confirm("Erase all of this permanently? It can't be restored.")
 
-    with logging_to(None, SecretMask(), level=logging.WARNING):
-        asyncio.run(erase(environment, config, memory, also, agree))
+    run_quietly(erase(environment, config, memory, also, agree))
     echo("\n".join([f"erased: memory {memory}", *receipt]))
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, TypeVar
 from uuid import UUID
 
@@ -97,26 +97,22 @@ async def query_embedder(mode: SearchMode, clean: Callable[[str], str]) -> Async
     environment = Environment.read(os.environ)
     models = load(environment.config, os.environ, StoredSecrets(environment, os.environ)).models
     name = "none" if mode is SearchMode.KEYWORD else models.embedding.removeprefix("litellm:")
-    if name == "none":
-        yield None
-    elif name == "local":
-        from gateway.background.cpu.embedding import LocalEmbedder
+    async with AsyncExitStack() as stack:
+        if name == "none":
+            yield None
+        elif name == "local":
+            from gateway.background.cpu.embedding import LocalEmbedder
 
-        local = LocalEmbedder(patience=MODEL_LOAD_SECONDS)
-        try:
+            local = LocalEmbedder(patience=MODEL_LOAD_SECONDS)
+            stack.push_async_callback(local.close)
             yield local
-        finally:
-            await local.close()
-    else:
-        from gateway.llm.client import build_client
-        from gateway.llm.embedding.remote import RemoteEmbedder
+        else:
+            from gateway.llm.client import build_client
+            from gateway.llm.embedding.remote import RemoteEmbedder
 
-        clock = SystemClock()
-        client = await build_client(models, os.environ, clock)
-        try:
-            yield RemoteEmbedder(name, client.embed, clock, clean)
-        finally:
-            await client.close()
+            client = await build_client(models, os.environ, SystemClock())
+            stack.push_async_callback(client.close)
+            yield RemoteEmbedder(name, client.embed, SystemClock(), clean)
 
 
 LONGEST_HIT = 1_000
@@ -145,8 +141,8 @@ def search(
         kinds=_kinds(types),
         categories=(category,) if category else (),
         tags=split_list(tags.casefold()),
-        since=owners_moment(since),
-        until=owners_moment(until, end=True),
+        since=None if since is None else owners_moment(since),
+        until=None if until is None else owners_moment(until, end=True),
         at_most=Label.UNTRUSTED if untrusted else Label.KNOWN,
         min_importance=min_importance,
     )

@@ -55,9 +55,9 @@ def replace_regular(path: Path, data: bytes) -> None:
     _replace(path, data, draft_of(path), durable=False)
 
 
-def replace_private(path: Path, data: bytes) -> None:
+def replace_private(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     """The same, on disk with its name when it returns, so that a power cut leaves one of them, too."""
-    _replace(path, data, draft_of(path), durable=True)
+    _replace(path, data, draft_of(path), durable=True, mode=mode)
 
 
 def replace_edited(path: Path, data: bytes) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from gateway.config.data.files import replace_edited
-from gateway.config.editing.hidden import value_at
 from gateway.config.load import overruled, parse_json, read
 from gateway.config.model import Config
 from gateway.config.problems import dotted, known_keys
 from gateway.domain.errors import ConfigError
+from gateway.domain.json import value_at
 
 
 def get_key(path: Path, key: str, environ: Mapping[str, str]) -> JsonValue:

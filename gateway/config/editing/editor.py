@@ -16,15 +16,16 @@ from gateway.config.data.files import read_regular, replace_regular
 from gateway.config.editing import config_file
 from gateway.config.editing.config_file import as_text
 from gateway.config.editing.form import Field, fields, filled
-from gateway.config.editing.hidden import TypedSecret, map_texts, masked, unmasked, value_at
+from gateway.config.editing.hidden import TypedSecret, masked, unmasked
 from gateway.config.environment import Environment
 from gateway.config.load import SECRET, parse_json, read, variable_of
 from gateway.config.model import Config
-from gateway.config.problems import KeyPath, dotted
+from gateway.config.problems import dotted
 from gateway.config.watch import ConfigWatch
 from gateway.domain.conversation.diff import difference, legible
 from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.errors import ConfigError
+from gateway.domain.json import KeyPath, map_texts, value_at
 from gateway.domain.text.texts import storable
 
 
@@ -88,9 +89,7 @@ def _needs_restart(key: KeyPath) -> bool:
 
 
 _TALKS, _SPENDS, _SENDS = "who may talk to the agent", "what it may spend", "where it connects and sends data"
-_ADDRESSES = frozenset(
-    {"base_url", "api_base", "webhook_url", "endpoint", "searxng_url", "allow_urls", "private_allow"}
-)
+_TARGETS = frozenset({"base_url", "api_base", "webhook_url", "endpoint", "searxng_url", "allow_urls", "private_allow"})
 
 
 def _decides(key: KeyPath, new: Mapping[str, JsonValue]) -> str:
@@ -107,7 +106,7 @@ def _decides(key: KeyPath, new: Mapping[str, JsonValue]) -> str:
         case ("hooks", *_) | ("tools", "mcp", *_) | ("backup", "to") | ("workspace" | "database", "url"):
             return _SENDS if value_at(dict(new), key) is not None else ""
         case _:
-            return _SENDS if _ADDRESSES & set(map(str, key)) and value_at(dict(new), key) is not None else ""
+            return _SENDS if _TARGETS & set(map(str, key)) and value_at(dict(new), key) is not None else ""
 
 
 def _shown_difference(before: str, after: str) -> str:

@@ -1,37 +1,30 @@
 """The form of config.json: a field for every key of its JSON Schema, and the document with typed values."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatch
 from typing import Literal
 
 from pydantic import JsonValue
 
 from gateway.config.channels import channel_names, settings_model
 from gateway.config.editing.config_file import section_of
-from gateway.config.editing.hidden import HIDDEN, is_secret, map_texts, masked, value_at
+from gateway.config.editing.hidden import HIDDEN, is_secret, masked
 from gateway.config.load import overruled, variable_of
-from gateway.config.model import OBJECT, Config, allow_references, json_schema
+from gateway.config.model import Config, allow_references, json_schema
 from gateway.config.problems import dotted
-from gateway.domain.json import json_or_text
+from gateway.domain.json import OBJECT, json_or_text, map_texts, value_at
 
 Node = Mapping[str, JsonValue]
 Kind = Literal["text", "number", "choice", "list", "json", "secret"]
 
 _KINDS: Mapping[str, Kind] = {"integer": "number", "number": "number", "array": "list", "string": "text"}
-_PLAIN = (
-    *(
-        "owner.*",
-        "models.primary",
-        "models.fallbacks",
-        "models.providers.*",
-        "heartbeat.every",
-        "heartbeat.active_hours",
-    ),
-    *("channels.*.enabled", "channels.*token", "channels.*.access", "channels.*.allow", "budgets.*"),
+_PLAIN = re.compile(
+    r"(owner|budgets|models\.providers)\..*|models\.(primary|fallbacks)|heartbeat\.(every|active_hours)"
+    r"|channels\..*(\.enabled|token|\.access|\.allow)"
 )
-"""Patterns of the keys that people change; the others are advanced."""
+"""The keys that people change; the others are advanced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +52,7 @@ class Field:
     @property
     def advanced(self) -> bool:
         """Whether few people change this key."""
-        return not any(fnmatch(self.key, pattern) for pattern in _PLAIN)
+        return _PLAIN.fullmatch(self.key) is None
 
 
 def fields(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> Iterator[Field]:
@@ -68,10 +61,8 @@ def fields(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> Iterator
     stated = overruled(raw, environ)
     for path, node in _leaves((), root, _objects(root.get("$defs")), dict(raw)):
         default = value_at(defaults, path) if value_at(defaults, path) is not None else node.get("default")
-        field = _field(path, node, _text(default))
+        field = replace(_field(path, node, _text(default)), variable=variable_of(dotted(path), environ))
         value = value_at(stated, path)
-        if variable := variable_of(field.key, environ):
-            field = replace(field, variable=variable)
         is_set = path[-1] in _objects(value_at(stated, path[:-1]))
         yield replace(field, text="null" if is_set and value is None else _shown(field, value), is_set=is_set)
 
@@ -95,10 +86,8 @@ def _leaves(path: tuple[str, ...], node: Node, defs: Node, raw: JsonValue) -> It
         node = {**_objects(defs[reference.rpartition("/")[2]]), **{k: v for k, v in node.items() if k != "$ref"}}
     if path == ("channels",):
         for name in channel_names():
-            settings = OBJECT.validate_python(settings_model(name).model_json_schema())
-            yield from _leaves(
-                (*path, name), _objects(allow_references(settings)), _objects(settings.get("$defs")), raw
-            )
+            schema = OBJECT.validate_python(settings_model(name).model_json_schema())
+            yield from _leaves((*path, name), _objects(allow_references(schema)), _objects(schema.get("$defs")), raw)
     elif "properties" in node:
         for name, inner in _objects(node["properties"]).items():
             if name != "$schema":
@@ -139,9 +128,7 @@ def _listed(node: Node) -> Iterator[Node]:
 
 def _alternatives(node: Node) -> Iterator[Node]:
     """The alternatives of a value, without null and references."""
-    return (
-        each for each in _listed(node) if each.get("type") != "null" and "env|secret" not in str(each.get("pattern"))
-    )
+    return (one for one in _listed(node) if one.get("type") != "null" and "env|secret" not in str(one.get("pattern")))
 
 
 def _shown(field: Field, value: JsonValue) -> str:

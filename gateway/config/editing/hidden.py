@@ -1,14 +1,14 @@
 """Secrets in config.json: recognised by key or form, hidden for display, replaced by references when typed."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
 from gateway.config.load import FULL_NAME, NEEDED_FIRST, SECRET, is_reference, usual_name
-from gateway.config.problems import KeyPath, dotted
+from gateway.config.problems import dotted
 from gateway.domain.errors import ConfigError
+from gateway.domain.json import KeyPath, map_texts, value_at
 from gateway.domain.people.credentials import CREDENTIAL_SHAPES
 
 HIDDEN = "********"
@@ -32,19 +32,6 @@ def is_named_as_secret(path: KeyPath, text: str) -> bool:
     names = [part for part in path if isinstance(part, str)]  # the name of a list counts for its items
     named = not _HOLDERS.isdisjoint(names) or bool(_SECRET_KEY_NAMES.search(names[-1]))
     return named and bool(text) and not is_reference(text)
-
-
-def map_texts(value: JsonValue, change: Callable[[KeyPath, str], str], path: KeyPath = ()) -> JsonValue:
-    """`value` with `change` applied to every text in it."""
-    match value:
-        case dict():
-            return {key: map_texts(item, change, (*path, key)) for key, item in value.items()}
-        case list():
-            return [map_texts(item, change, (*path, index)) for index, item in enumerate(value)]
-        case str():
-            return change(path, value)
-        case _:
-            return value
 
 
 def masked(value: JsonValue, path: KeyPath = ()) -> JsonValue:
@@ -90,15 +77,3 @@ def unmasked(draft: JsonValue, stored: JsonValue, env_file: str) -> tuple[JsonVa
 
 def _secret_name(path: KeyPath) -> str:
     return re.sub(r"\W+|__+", "_", usual_name(path).removeprefix(FULL_NAME), flags=re.ASCII)[:64]
-
-
-def value_at(value: JsonValue, path: KeyPath) -> JsonValue:
-    """The value at `path`, or None."""
-    for part in path:
-        if isinstance(value, dict) and isinstance(part, str):
-            value = value.get(part)
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-            value = value[part]
-        else:
-            return None
-    return value

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import IO
 from zoneinfo import ZoneInfo
 
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.json import OBJECT
 from gateway.domain.memory.imports import Damaged
 
 MAX_LINE_CHARS = 1 << 20
@@ -164,8 +165,6 @@ MAX_OBJECT_BYTES = 32 << 20
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[{}\[\]]', re.DOTALL)
 """A bracket, or a string, which has no end yet if its group is empty."""
 _FIRST_KEY = re.compile(rb'\{\s*("[^"\\]{1,60}")')
-OBJECT = TypeAdapter(dict[str, JsonValue])
-"""Any JSON object."""
 
 
 @dataclass(frozen=True, slots=True)

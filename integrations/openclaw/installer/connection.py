@@ -9,7 +9,7 @@ from http.client import HTTPException
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from pydantic import BaseModel, JsonValue
+from pydantic import AliasPath, BaseModel, Field, JsonValue
 
 from gateway.cli.connections.database import require_owner, with_database
 from gateway.cli.connections.local_gateway import gateway_address
@@ -31,12 +31,8 @@ OP_TIMEOUT_SECONDS = 60.0
 """Long enough for a person to unlock 1Password."""
 
 
-class _Row(BaseModel):
-    id: int | str
-
-
 class _Stored(BaseModel):
-    memory: _Row
+    id: int | str = Field(validation_alias=AliasPath("memory", "id"))
 
 
 class _Found(BaseModel):
@@ -62,9 +58,7 @@ class Connection:
                 found = json.loads(response.read() or b"{}")
         except HTTPError as error:
             with error:
-                raise OwnerMustAct(
-                    f"{self.url} answers {error.code}; is its token valid and of scope memory?"
-                ) from error
+                raise OwnerMustAct(f"{self.url} answers {error.code}; is its token valid, of scope memory?") from error
         except (OSError, HTTPException, ValueError) as error:
             raise TryAgainLater(
                 f"SupaClaw can't be reached at {self.url} ({one_line(str(error), 80)}); `supaclaw up` starts it"
@@ -75,23 +69,22 @@ class Connection:
         """Store a memory, find it and forget it; raises `OwnerMustAct` if the search misses it."""
         text = "OpenClaw keeps its memories in SupaClaw, as the check of its installation shows."
         answer = self.request("POST", "/api/memory", {"text": text, "category": "fact", "importance": 0.1})
-        id = _Stored.model_validate(answer).memory.id
+        id = _Stored.model_validate(answer).id
         try:
             found = self.request("POST", "/api/memory/search", {"query": text, "max_results": 20})
         finally:
             self.request("DELETE", f"/api/memory/{id}")
-        if id not in {hit.memory.id for hit in _Found.model_validate(found).hits}:
+        if id not in {hit.id for hit in _Found.model_validate(found).hits}:
             raise OwnerMustAct("a memory was stored and not found again; `supaclaw doctor` looks for the reason")
 
 
 def remote_connection(places: Places, *, interactive: bool) -> Connection | None:
     """The gateway that `.supaclaw.json` names or the user types; None for the gateway of this machine."""
     found = load_json(places.workspace / CREDENTIALS)
-    if not found and (Environment.read(os.environ).data.exists() or not interactive or not sys.stdin.isatty()):
+    environment = Environment.read(os.environ)
+    if not found and (environment.data.exists() or not interactive or not sys.stdin.isatty()):
         return None
-    url = found.get("url") or ask(
-        "The address of your SupaClaw gateway?", gateway_address(Environment.read(os.environ))
-    )
+    url = found.get("url") or ask("The address of your SupaClaw gateway?", gateway_address(environment))
     question = "A token of scope memory (`supaclaw token create openclaw --scope memory`)?"
     token = found.get("token") or ask_secret_line(question)
     return Connection(url.rstrip("/"), _read_reference(token))

@@ -61,9 +61,11 @@ class Installer:
         steps = self._steps()
         for step in [step for step in Step if step not in self.state.completedSteps]:
             try:
-                self._begin(step)
+                self.state.currentStep = step
+                self.places.save(self.state)
+                self.failpoints.reach(Failpoint.OPENCLAW_STEP)
                 steps[step]()
-                self._reach()
+                self.failpoints.reach(Failpoint.OPENCLAW_STEP)
                 self._finish(step)
             except (SupaclawError, OSError) as error:
                 self._give_up(step, error)
@@ -93,20 +95,12 @@ class Installer:
             Step.VERIFY: lambda: verify(self.openclaw, self.places),
         }
 
-    def _begin(self, step: Step) -> None:
-        self.state.currentStep = step
-        self.places.save(self.state)
-        self._reach()
-
     def _finish(self, step: Step) -> None:
         self.state.completedSteps.append(step)
         self.state.currentStep = None
         if step is Step.VERIFY:
             self.state.status = "complete"
         self.places.save(self.state)
-
-    def _reach(self) -> None:
-        self.failpoints.reach(Failpoint.OPENCLAW_STEP)
 
     def _give_up(self, step: Step, error: Exception) -> None:
         text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
@@ -188,22 +182,20 @@ class Installer:
 
     def _install_plugin(self) -> None:
         self._place(self.places.state / PLUGIN_FOLDER)
-        self._reach()
+        self.failpoints.reach(Failpoint.OPENCLAW_STEP)
         if self.remote is None:
             connection.issue(self.places, self.state)
         else:
             connection.store(self.places, self.remote)
-        self._reach()
+        self.failpoints.reach(Failpoint.OPENCLAW_STEP)
         self._configure(plugin_edits())
 
     def _workspace_files(self) -> None:
         self._place(self.places.workspace, only=lambda path: path.parent == self.places.workspace)
         agents = self.places.workspace / "AGENTS.md"
-        self._reach()
+        self.failpoints.reach(Failpoint.OPENCLAW_STEP)
         if agents.is_file() and GUIDE_MARK[0] not in (text := agents.read_text(encoding="utf-8")):
-            mode = agents.stat().st_mode & 0o777
-            replace_private(agents, (text + ADDED).encode())
-            agents.chmod(mode)
+            replace_private(agents, (text + ADDED).encode(), mode=agents.stat().st_mode & 0o777)
 
     def _install_hooks(self) -> None:
         if not self.state.config.hooks:
@@ -229,10 +221,9 @@ class Installer:
         ours = {path: data for path, data in every.items() if path.is_relative_to(folder) and only(path)}
         Backup(self.places).note(ours)
         for path, data in ours.items():
-            self._reach()
+            self.failpoints.reach(Failpoint.OPENCLAW_STEP)
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            replace_private(path, data)
-            path.chmod(0o644)
+            replace_private(path, data, mode=0o644)
 
 
 def _numbers(version: str) -> list[int]:
@@ -243,8 +234,7 @@ def verify(openclaw: OpenClaw, places: Places) -> None:
     """Raise `OwnerMustAct` unless OpenClaw has loaded the plugin as its memory, and the memory works."""
     plugin = openclaw.inspected(PLUGIN)
     chosen = plugin.get("memorySlotSelected") or plugin.get("activationReason") == "selected memory slot"
-    if plugin.get("status") != "loaded" or not chosen:
-        raise OwnerMustAct(
-            f"OpenClaw did not load {PLUGIN} (status: {plugin.get('status')}, {plugin.get('error', '')})"
-        )
+    status = plugin.get("status")
+    if status != "loaded" or not chosen:
+        raise OwnerMustAct(f"OpenClaw did not load {PLUGIN} (status: {status}, {plugin.get('error', '')})")
     connection.stored(places).round_trip()

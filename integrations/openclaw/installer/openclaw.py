@@ -5,16 +5,18 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pyjson5
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
 from gateway.config.data.files import error_type, replace_private
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.json import OBJECT, value_at
 from gateway.domain.text.texts import one_line
 
 PLUGIN: Final = "memory-supaclaw"
@@ -26,7 +28,6 @@ MIN_VERSION, TESTED_VERSION = "2026.9.0", "2026.9.6"
 """The oldest version that loads the plugin, as its package.json says, and the newest that was tried."""
 
 Settings = dict[str, JsonValue]
-_SETTINGS: TypeAdapter[Settings] = TypeAdapter(Settings)
 _VERSION = re.compile(r"\b(20\d\d)\.(\d{1,2})\.(\d{1,3})\b")
 
 
@@ -76,7 +77,7 @@ class OpenClaw:
         """Ask OpenClaw why it rejects its settings; empty if it accepts them."""
         done = self._run("config", "validate", "--json")
         try:
-            verdict = _SETTINGS.validate_python(json.loads(done.stdout))
+            verdict = OBJECT.validate_python(json.loads(done.stdout))
         except ValueError:
             return one_line(done.stderr or done.stdout or f"exit code {done.returncode}", 300)
         if verdict.get("valid") is True:
@@ -98,37 +99,30 @@ class OpenClaw:
         """Let OpenClaw load the plugin and describe it; without an answer, `status` holds the error."""
         done = self._run("plugins", "inspect", plugin, "--runtime", "--json")
         try:
-            return _SETTINGS.validate_python(json.loads(done.stdout)["plugin"])
+            return OBJECT.validate_python(json.loads(done.stdout)["plugin"])
         except (ValueError, LookupError, TypeError):
             return {"status": one_line(done.stderr or done.stdout or "nothing", 200)}
 
     def eligible_hooks(self) -> list[str]:
         """List the hooks that run as long as openclaw.json names none."""
         try:
-            hooks = _SETTINGS.validate_python(json.loads(self._run("hooks", "list", "--json").stdout)).get("hooks")
+            hooks = OBJECT.validate_python(json.loads(self._run("hooks", "list", "--json").stdout)).get("hooks")
         except ValueError:
             raise OwnerMustAct("`openclaw hooks list --json` fails; leave --hooks out") from None
-        found = [_SETTINGS.validate_python(hook) for hook in hooks] if isinstance(hooks, list) else []
+        found = [OBJECT.validate_python(hook) for hook in hooks] if isinstance(hooks, list) else []
         return [str(hook["name"]) for hook in found if hook.get("eligible") and not hook.get("disabled")]
 
     def _replace(self, data: bytes, mode: int) -> None:
         try:
-            replace_private(self.config, data)
-            self.config.chmod(mode)
+            replace_private(self.config, data, mode=mode)
         except OSError as error:
             raise error_type(error)(f"{self.config} cannot be written: {error.strerror}") from error
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        environ = os.environ | {"OPENCLAW_STATE_DIR": str(self.state), "NO_COLOR": "1"}
+        argv = [self.program, *arguments]
+        env = os.environ | {"OPENCLAW_STATE_DIR": str(self.state), "NO_COLOR": "1"}
         try:
-            return subprocess.run(
-                [self.program, *arguments],
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT_SECONDS,
-                env=environ,
-                check=False,
-            )
+            return subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, env=env, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise OwnerMustAct(f"`{self.program} {arguments[0]}` does not run ({one_line(str(error), 200)})") from error
 
@@ -141,7 +135,7 @@ def parsed(text: str) -> Settings:
         raise ValueError(error.message) from None  # the exception holds the text, which holds keys
     if not isinstance(found, dict):
         raise ValueError("not an object")  # noqa: TRY004 - of the file
-    return _SETTINGS.validate_python(found)
+    return OBJECT.validate_python(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +169,7 @@ class Edit:
         parents = _chain(settings, self.path[:-1])
         if parents is None or self.path[-1] not in parents[-1]:
             return
-        place, last, earlier = parents[-1], self.path[-1], _at(before, self.path)
+        place, last, earlier = parents[-1], self.path[-1], value_at(before, self.path)
         entries = place[last]
         if self.member:
             if isinstance(entries, list) and not (isinstance(earlier, list) and self.value in earlier):
@@ -188,14 +182,14 @@ class Edit:
         else:
             place[last] = earlier
         for depth in range(len(parents) - 1, 0, -1):
-            if parents[depth] or _at(before, self.path[:depth]) is not None:
+            if parents[depth] or value_at(before, self.path[:depth]) is not None:
                 return
             del parents[depth - 1][self.path[depth - 1]]
 
 
 def edited(settings: Settings, edits: Sequence[Edit]) -> Settings:
     """A copy of the settings with the edits made."""
-    copy = _copy(settings)
+    copy = deepcopy(settings)
     for edit in edits:
         edit.apply(copy)
     return copy
@@ -203,7 +197,7 @@ def edited(settings: Settings, edits: Sequence[Edit]) -> Settings:
 
 def undone(settings: Settings, before: Settings, edits: Sequence[Edit]) -> Settings:
     """A copy of the settings with the edits undone."""
-    copy = _copy(settings)
+    copy = deepcopy(settings)
     for edit in reversed(edits):
         edit.undo(copy, before)
     return copy
@@ -250,18 +244,13 @@ def hook_edits(eligible: Sequence[str]) -> list[Edit]:
 
 def all_edits(eligible: Sequence[str], *, hooks: bool) -> list[Edit]:
     """All edits that an installation may have made."""
-    edits = [*plugin_edits(), *flush_edits()]
-    return [*edits, *(hook_edits(eligible) if hooks else [])]
+    return [*plugin_edits(), *flush_edits(), *(hook_edits(eligible) if hooks else [])]
 
 
 def discovers_hooks(settings: Settings) -> bool:
     """Whether OpenClaw runs all hooks that it finds, since no list names them."""
-    internal = _at(settings, ("hooks", "internal"))
+    internal = value_at(settings, ("hooks", "internal"))
     return isinstance(internal, dict) and internal.get("enabled") is True and not internal.get("entries")
-
-
-def _copy(settings: Settings) -> Settings:
-    return _SETTINGS.validate_json(json.dumps(settings))
 
 
 def _chain(settings: Settings, path: Sequence[str]) -> list[Settings] | None:
@@ -273,10 +262,3 @@ def _chain(settings: Settings, path: Sequence[str]) -> list[Settings] | None:
             return None
         chain.append(below)
     return chain
-
-
-def _at(settings: Mapping[str, JsonValue], path: Sequence[str]) -> JsonValue:
-    place: JsonValue = dict(settings)
-    for name in path:
-        place = place.get(name) if isinstance(place, dict) else None
-    return place

@@ -1,5 +1,6 @@
 """Remove an installation: files that nobody has changed since come back byte for byte."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,9 +106,7 @@ class Remover:
         agents = self.places.workspace / "AGENTS.md"
         if not agents.is_file() or ADDED not in (text := agents.read_text(encoding="utf-8")):
             return
-        mode = agents.stat().st_mode & 0o777
-        replace_private(agents, text.replace(ADDED, "", 1).encode())
-        agents.chmod(mode)
+        replace_private(agents, text.replace(ADDED, "", 1).encode(), mode=agents.stat().st_mode & 0o777)
 
     def _remove_connection(self) -> None:
         folder = self.places.connection
@@ -119,9 +118,8 @@ class Remover:
 
 
 def _remove_tree(folder: Path) -> None:
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-    _remove_empty(folder)
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def _remove_empty(folder: Path) -> None:

@@ -145,10 +145,8 @@ class Places:
             "memory-supaclaw": self.state / PLUGIN_FOLDER / "memory-supaclaw",
             "skill": self.workspace / SKILL_FOLDER / "supaclaw",
         }
-        if hooks:
-            folders |= {
-                f"hooks/{name.name}": self.state / HOOK_FOLDER / name.name for name in (DATA / "hooks").iterdir()
-            }
+        named = [folder.name for folder in (DATA / "hooks").iterdir()] if hooks else []
+        folders |= {f"hooks/{name}": self.state / HOOK_FOLDER / name for name in named}
         found = {
             target / file.relative_to(DATA / name): file.read_bytes()
             for name, target in folders.items()
@@ -156,8 +154,8 @@ class Places:
             if file.is_file()
         }
         client = (DATA / "memory-supaclaw" / "client.js").read_bytes()
-        if hooks:  # OpenClaw runs them apart from the plugin
-            found |= {self.state / HOOK_FOLDER / name.name / "client.js": client for name in (DATA / "hooks").iterdir()}
+        # OpenClaw runs hooks apart from the plugin.
+        found |= {self.state / HOOK_FOLDER / name / "client.js": client for name in named}
         return found | {self.workspace / GUIDE: (DATA / GUIDE).read_bytes()}
 
     def parents(self) -> list[Path]:
@@ -198,14 +196,13 @@ class Backup:
 
     def manifest(self) -> Manifest | None:
         """Read the manifest; None if there is no complete backup, raises `OwnerMustAct` if it is damaged."""
+        path = self.places.backup / "manifest.json"
         try:
-            return _MANIFEST.validate_json((self.places.backup / "manifest.json").read_bytes())
+            return _MANIFEST.validate_json(path.read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, ValidationError) as error:
-            raise OwnerMustAct(
-                f"{self.places.backup}/manifest.json is damaged; restore it, or delete the folder"
-            ) from error
+            raise OwnerMustAct(f"{path} is damaged; restore it, or delete the folder") from error
 
     def make(self, config: Path) -> None:
         """Copy openclaw.json and the files of the workspace that an installation changes or imports."""
