@@ -66,6 +66,7 @@ class SlackRefused(platform.Refused):
     """Slack refused the request for the reason `code`, such as "channel_not_found"."""
 
     retry_after = 30.0
+    code: str
 
     def __init__(self, code: str, needed: str = "") -> None:
         super().__init__(f"{_MEANINGS.get(code, 'Slack refuses it')} ({code})" + (f": {needed}" if needed else ""))
