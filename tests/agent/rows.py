@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from gateway.domain.ids import EntryId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.store.transcript.messages import Kind, MessageRow
 
@@ -78,11 +78,8 @@ class Spoken:
             "answered_by": None,
             "closed_at": None,
             "created_at": NOON,
-            "entry_id": EntryId(UUID(int=seq)),
-            "journal_id": None,
             "tokens": None,
             "covers": None,
-            "album": None,
             "remembered": (),
             "model": None,
             "unasked": None,

@@ -28,7 +28,6 @@ from tests.conftest import Server
 
 WHOLE_ROWS: list[tuple[type, str]] = [
     (FileRow, "files"),
-    (MessageRow, "messages"),
     (PairingRow, "pairings"),
     (StepRow, "task_steps"),
 ]
@@ -36,6 +35,7 @@ PARTIAL_ROWS: list[tuple[type, str]] = [
     (AddressRow, "addresses"),
     (InboxRow, "inbox"),
     (JournalRow, "journals"),
+    (MessageRow, "messages"),
     (OutboxRow, "outbox"),
     (PrincipalRow, "principals"),
 ]

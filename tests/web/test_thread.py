@@ -9,7 +9,7 @@ from markupsafe import Markup
 from gateway.domain.conversation.model import Usage
 from gateway.domain.conversation.tools import Wording
 from gateway.domain.conversation.transcript import Attached
-from gateway.domain.ids import EntryId, FileId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.ids import FileId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.flow.live import (
     MessageStored,
@@ -33,7 +33,6 @@ from gateway.web.pages import Pages
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SESSION, OWNER, TASK = SessionId(uuid4()), PrincipalId(uuid4()), TaskId(uuid4())
-ENTRY = EntryId(uuid4())
 
 
 def row(id: int, kind: str, text: str, **more: object) -> MessageRow:
@@ -59,11 +58,8 @@ def row(id: int, kind: str, text: str, **more: object) -> MessageRow:
         answered_by=None,
         closed_at=None,
         created_at=NOW,
-        entry_id=ENTRY,
-        journal_id=None,
         tokens=None,
         covers=None,
-        album=None,
         remembered=(),
         model=None,
         unasked=None,

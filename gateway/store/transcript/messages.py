@@ -18,7 +18,7 @@ from gateway.domain.conversation.transcript import (
     ToolResult,
     UserText,
 )
-from gateway.domain.ids import AddressId, EntryId, JournalId, MemoryId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.ids import AddressId, MemoryId, MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.memory.imports import ORIGIN
 from gateway.domain.principals import Label
 from gateway.domain.text import marks
@@ -74,11 +74,8 @@ class MessageRow:
     answered_by: MessageId | None
     closed_at: datetime | None
     created_at: datetime
-    entry_id: EntryId
-    journal_id: JournalId | None
     tokens: int | None
     covers: int | None
-    album: str | None
     remembered: tuple[MemoryId, ...]
     """The memories that an answer's turn was reminded of, or, where that was asked for, all that it used."""
     model: str | None
