@@ -299,7 +299,8 @@ def _session_end(event: Message) -> SessionEnd | None:
         case events.LoggedOutEv():
             return UNLINKED
         case events.StreamReplacedEv():
-            return SessionEnd("another program took over this WhatsApp session; stop it, and restart the gateway", HOUR)
+            why = "another program took over this WhatsApp session; stop it, then restart the gateway"
+            return SessionEnd(why, HOUR)
         case events.TemporaryBanEv():
             return _banned(event.Expire)
         case events.ClientOutdatedEv():

@@ -61,7 +61,8 @@ class Store:
         except BlockingIOError:
             pid = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
             os.close(lock)
-            raise OwnerMustAct(f"process {pid} uses the WhatsApp session in {self._folder}; stop it first") from None
+            who = f"another program (pid {pid})"
+            raise OwnerMustAct(f"{who} uses the WhatsApp session in {self._folder}; stop it first") from None
         written = os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)  # over the old one, in case the disk is full
         os.truncate(lock, written)
         self._lock = lock

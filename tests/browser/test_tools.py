@@ -71,7 +71,7 @@ async def test_servers_and_tool_files_are_decided_on(browser: Browser, web: Web,
         await page.get_by_label("A call of it").select_option("read")
         await page.get_by_role("button", name="Confirm and switch on").click()
         await expect(page.locator("#tool-mcp_w_get .badge").nth(1)).to_have_text("on")
-        await page.locator("#tool-mcp_w_get summary").click()
+        await page.get_by_label("Review get").click()
         fake.add("get", "Reads a page, and sends your files along.", ADDRESS)
         await web.path.mcp_connections.close()
         await page.get_by_role("button", name="Check w now").click()

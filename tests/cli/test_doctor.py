@@ -33,7 +33,7 @@ def test_a_fresh_place_has_no_failures(supaclaw: Supaclaw) -> None:
         "channels": "warn",
         **machine,
     }
-    assert found.keys() | {"failpoint", "secrets", "tools", "workspace"} == CHECKS.keys()
+    assert found.keys() | {"failpoint", "secrets", "tools", "update", "workspace"} == CHECKS.keys()
 
 
 def test_it_leaves_no_trace(supaclaw: Supaclaw, place: Path) -> None:

@@ -45,7 +45,6 @@ def test_a_command_that_does_not_exist_is_a_usage_error(supaclaw: Supaclaw) -> N
     ("call", "told"),
     [
         (("statsu",), "No such command 'statsu'. Did you mean 'status'?"),
-        (("tools", "add", "nope"), "Invalid value for 'NAME': 'nope' is not one of 'web-fetch'."),
         (("logs", "--day", "2026-13-01"), "Invalid value for '--day': must be a day like 2026-03-01"),
         (("memories", "show", "x"), "Invalid value for 'ID': must be a whole number"),
         (("search", "x", "--session", "x"), "Invalid value for '--session': must be a complete id"),

@@ -90,10 +90,16 @@ async def register(visit: Visit, slug: str, head: str) -> None:
     await page.goto(f"{visit.home}/agents")
     await page.get_by_text("New agent").first.click()
     await page.get_by_label("File name").fill(slug)
-    await page.locator("#making textarea").fill(TEXT.format(slug=slug, head=head))
+    await page.get_by_label("Name", exact=True).fill(slug)
+    await page.get_by_label("What it is for").fill("new")
+    await page.get_by_label("What it should do").fill("Nothing yet.")
     await page.get_by_role("button", name="Create").click()
-    await expect(page.locator("#making[open]")).to_have_count(0)
-    await expect(page.locator(f"#agent-{slug}")).to_contain_text(f"does {slug}")
+    row = page.locator(f"#agent-{slug}")
+    await row.get_by_text("Edit and test").click()
+    await row.get_by_text("Its file").click()
+    await row.get_by_label(f"Text of {slug}.md").fill(TEXT.format(slug=slug, head=head))
+    await row.get_by_role("button", name="Save file").click()
+    await expect(row).to_contain_text(f"does {slug}")
 
 
 async def ask(visit: Visit, text: str, task: str) -> None:

@@ -16,7 +16,7 @@ from gateway.domain.work.plans import PLAN
 from gateway.domain.work.trees import MODELS
 from gateway.flow.approvals.own_calls import OWN_CALLS
 from gateway.store.connection.pool import Database
-from gateway.store.trust.reviews import BUDGET, DOUBT
+from gateway.store.trust.reviews import BUDGET, DOUBT, EXPORT_MINE
 from gateway.web.http.errors import Refused
 from gateway.web.v1.request_fields import refuse_clash
 from gateway.workspace.agents import BadAgent
@@ -59,7 +59,7 @@ async def spill(path: str, _text: str, _label: object) -> str:
 async def test_the_list_of_built_in_names_is_whole(database: Database, workspace: Path, model: FakeModel) -> None:
     path = await build(database, workspace, model, families=tool_families.discover())
     own = {spec.name for spec in path.environments.of(path.people.owner.id).toolbox.specs}
-    named = {*own, FIND_TOOLS, PLAN, *(spec.name for spec in SYSTEM_TOOL_SPECS), *OWN_CALLS, DOUBT, BUDGET}
+    named = {*own, FIND_TOOLS, PLAN, *(spec.name for spec in SYSTEM_TOOL_SPECS), *OWN_CALLS, DOUBT, BUDGET, EXPORT_MINE}
     assert named | {"exec", "spawn"} == BUILT_IN
     assert len(set(map(look_of, BUILT_IN))) == len(BUILT_IN)
 

@@ -74,7 +74,7 @@ async def test_planned_calls_are_one_card_with_one_answer_and_no_grant(web: Web)
         )
         await reviews.ask(tx, question, datetime.now(UTC))
     async with web.sign_in() as browser:
-        shown = (await browser.get("/approvals")).text
+        shown = (await browser.get("/inbox")).text
         assert "A1: planned calls" in shown
         assert "to: &lt;b&gt;Eve&lt;/b&gt;\nStep 4" in shown
         assert "Allow more calls like this" not in shown

@@ -77,7 +77,7 @@ def install(
     despite_findings: Despite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Install a skill, or each skill and agent of a project's folder, after you have reviewed it."""
+    """Review and install a skill, or the skills and agents of a project."""
     if not (every := _parts(Path(source).resolve())):
         _install_skill(source, yes, despite_findings, as_json)
     left = 0
@@ -95,7 +95,7 @@ def install(
 
 
 def update(name: Name, yes: Yes = False, despite_findings: Despite = False, as_json: AsJson = False) -> None:
-    """Fetch a skill again from its source, and show what changed before you confirm it."""
+    """Fetch a skill again, show what changed, and confirm it."""
     source = with_library(lambda skills: skills.get(name)).source
     if not source.startswith(("https://", "/")):
         raise OwnerMustAct(f"{name} came from {source}, which can't be fetched again; install it from a link or folder")

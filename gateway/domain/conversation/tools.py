@@ -82,7 +82,8 @@ BUILT_IN = frozenset({
     "memory_search", "move_file", "plan", "read_file", "remember", "search_files", "send_file", "send_message",
     "skills", "spawn", "start_task", "tasks", "todo", "web_fetch", "web_search", "write_file",
     "complete_task", "create_subtask", "handoff", "load_skill", "request_human_review", "save_intermediate_data",
-    "call_in_doubt", "embed_memory", "resume_schedule", "task_budget", "vouch_files",
+    "call_in_doubt", "embed_memory", "erase_member", "erase_my_data", "export_my_data", "resume_schedule",
+    "task_budget", "vouch_files",
 })  # fmt: skip
 """The names of the gateway's own tools and calls, whether they are offered or not."""
 
