@@ -109,7 +109,7 @@ def parse_public_url(text: str) -> str:
 
 PublicUrl = Annotated[str, AfterValidator(parse_public_url)]
 Networks = Annotated[
-    tuple[IPv4Network | IPv6Network, ...],
+    tuple[Annotated[IPv4Network | IPv6Network, BeforeValidator(str)], ...],  # else false is 0.0.0.0
     BeforeValidator(lambda value: value.replace(",", " ").split() if isinstance(value, str) else value),
 ]
 """Networks in CIDR notation; a variable has them as text, with commas."""

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.config.load import parse
@@ -33,6 +33,7 @@ def test_any_text_is_a_configuration_or_told_of_in_lines(text: str) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1, max_size=5))
+@example({("web", "proxies"): [False]})
 def test_any_value_at_any_key_is_taken_or_told_of_by_its_key(given_values: dict[tuple[str, ...], Any]) -> None:
     raw: dict[str, Any] = {}
     for path, value in given_values.items():
