@@ -73,3 +73,6 @@ for line in sys.stdin:
             answer(message["id"], content=[{"type": "text", "text": text}])
         case "ping":
             answer(message["id"])
+        case method if "id" in message and "SILENT" not in os.environ:
+            error = {"code": -32601, "message": f"Method not found: {method}"}
+            print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.client import session
 
 from gateway.agent.mcp.calls import McpCalls
 from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
@@ -147,6 +148,13 @@ async def test_one_for_any_host_reaches_what_the_rules_let_through(local: Local)
     for mixed in (["*", "a.example"], ["*.example"]):
         with pytest.raises(NetError, match=r"isn't a host|can't be used"):
             local.servers.endpoint("w", local.config(hosts=mixed))
+
+
+async def test_one_that_ignores_what_it_does_not_know_is_asked_in_the_older_way(
+    local: Local, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "DISCOVER_TIMEOUT_SECONDS", 0.2)
+    assert await local.do("hello", env={"SILENT": "1"}) == "echo hello"
 
 
 async def test_people_have_servers_of_their_own_and_a_change_starts_another(local: Local) -> None:
