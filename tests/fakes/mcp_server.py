@@ -43,18 +43,18 @@ class FakeMcp:
 
     token: str = ""
     resource: dict[str, Any] | None = None
-    """What it says about who issues its tokens."""
+    """Its metadata, which names the issuer of its tokens; None: it has none."""
     tools: dict[str, types.Tool] = field(default_factory=dict)
     handlers: dict[str, Handler] = field(default_factory=dict)
     called: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     responses: list[Any] = field(default_factory=list)
-    """What came back to its questions, by call."""
+    """The answers to its questions, in the order of the calls."""
     headers: list[dict[str, str]] = field(default_factory=list)
     listed: int = 0
     resources: dict[str, str] = field(default_factory=dict)
     """Texts by their addresses; with any, it has prompts of these texts, too."""
     progress: list[tuple[float, float, str]] = field(default_factory=list)
-    """What it reports in each call."""
+    """The progress that each call reports: done, total, message."""
     port: int = 0
     cancelled: int = 0
 
@@ -150,7 +150,6 @@ class FakeMcp:
         self.port = listening.getsockname()[1]
         config = uvicorn.Config(app, log_level="critical", lifespan="off", timeout_graceful_shutdown=1)
         server = uvicorn.Server(config)
-        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
 
         async def serve() -> None:  # in a task of its own: what opens the manager has to close it
             async with manager.run():

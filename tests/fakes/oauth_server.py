@@ -44,7 +44,7 @@ class FakeOAuth:
         return f"refresh-{self.issued[-1]}"
 
     def consent(self, address: str) -> dict[str, str]:
-        """What a browser brings back once its person has said yes."""
+        """The query with which a browser returns after its person has agreed."""
         asked = dict(parse_qsl(urlsplit(address).query))
         assert asked["code_challenge_method"] == "S256"
         self.challenge = asked["code_challenge"]
@@ -100,7 +100,6 @@ class FakeOAuth:
         listening = socket.create_server(("127.0.0.1", self.port))
         self.port = listening.getsockname()[1]
         server = uvicorn.Server(uvicorn.Config(self, log_level="critical", lifespan="off"))
-        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         self.protects.token = "nobody has it yet"
         self.protects.resource = {"resource": self.protects.url, "authorization_servers": [self.url]}
         task = asyncio.create_task(server._serve([listening]))

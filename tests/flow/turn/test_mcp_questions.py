@@ -49,7 +49,7 @@ def ask(fake: FakeMcp, *questions: Any) -> None:
 
 
 async def asked(path: MessagePath, number: int = 1) -> str:
-    """What the person is shown, once they are."""
+    """The text of the question, once it has been shown."""
     sql = "select preview from reviews where id = $1 and told_at is not null"
     return str((await stored(path, sql, number))[0][0])
 
