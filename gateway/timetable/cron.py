@@ -17,13 +17,12 @@ When the clock changes, every slot of the wall clock occurs exactly once:
 """
 
 import re
-from array import array
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from functools import partial
+from functools import lru_cache, partial
+from itertools import islice
 
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import zone as named
@@ -145,78 +144,40 @@ _MAX_YEARS = 10
 """The longest gap between slots; 29 February 2096 and 2104 are eight years apart."""
 
 
-class WallClock:
-    """The fields on a plain clock. croniter only finds the days: its times are wrong around clock changes."""
+class Days:
+    """The days of checked fields; croniter finds them, whose times of day are wrong around clock changes."""
 
     def __init__(self, fields: str) -> None:
         from croniter import croniter  # deferred: importing it takes 40 ms
 
-        *others, weekdays = fields.split()
-        weeks = _WEEKS.fullmatch(weekdays)
+        _, _, day, month, weekday = fields.split()
+        weeks = _WEEKS.fullmatch(weekday)
         self._every, self._after = (int(weeks["every"]), int(weeks["after"] or 0)) if weeks else (1, 0)
-        fields = " ".join([*others, weeks["days"] if weeks else weekdays])
-        (minutes, hours, *days), _ = croniter.expand(fields)
-        every = [(hour, minute) for hour in _numbers(hours, 24) for minute in _numbers(minutes, 60)]
-        self.every_hour = len({hour for hour, _ in every}) == 24
-        self._times = array("H", [hour * 60 + minute for hour, minute in every])
-        self._every_day = days == [["*"]] * 3
+        midnights = f"0 0 {day} {month} {weeks['days'] if weeks else weekday}"
+        self._all = midnights == "0 0 * * *"
         # The "bug" is the classic rule for a day field that begins with a star.
-        midnights = f"0 0 {fields.split(maxsplit=2)[2]}"
         self._search = partial(croniter, midnights, max_years_between_matches=_MAX_YEARS, implement_cron_bug=True)
         # Cached ranges by their direction: the only match in one is at its far end.
         self._known = {step: deque[tuple[date, date]](maxlen=4) for step in (_DAY, -_DAY)}
 
-    @property
-    def shortest_gap(self) -> timedelta:
-        """The least time between two matches; over midnight as if every day matched."""
-        later = [*self._times[1:], self._times[0] + 24 * 60]
-        return min(end - start for start, end in zip(self._times, later, strict=True)) * _MINUTE
-
-    def after(self, wall: datetime) -> datetime | None:
-        """The first match after `wall`."""
-        day, later = wall.date(), bisect_right(self._times, _minute_of_day(wall))
-        if later < len(self._times) and self.first_day(day) == day:
-            return _at_minute(day, self._times[later])
-        other = self.first_day(day + _DAY)
-        return _at_minute(other, self._times[0]) if other else None
-
-    def until(self, wall: datetime) -> datetime | None:
-        """The latest match at or before `wall`."""
-        day, count = wall.date(), bisect_right(self._times, _minute_of_day(wall))
-        if count and self.last_day(day) == day:
-            return _at_minute(day, self._times[count - 1])
-        other = self.last_day(day - _DAY)
-        return _at_minute(other, self._times[-1]) if other else None
-
-    def between(self, since: datetime, until: datetime) -> Iterator[datetime]:
-        """Yield every match after `since`, up to and including `until`."""
-        day = self.first_day(since.date())
-        while day is not None and day <= until.date():
-            start = bisect_right(self._times, _minute_of_day(since)) if day == since.date() else 0
-            end = bisect_right(self._times, _minute_of_day(until)) if day == until.date() else None
-            yield from (_at_minute(day, minute) for minute in self._times[start:end])
-            day = self.first_day(day + _DAY)
-
-    def first_day(self, since: date) -> date | None:
-        """The first matching day from `since` on."""
-        return self._nearest(since, _DAY)
-
-    def last_day(self, until: date) -> date | None:
-        """The last matching day up to `until`."""
-        return self._nearest(until, -_DAY)
-
-    def _nearest(self, day: date, step: timedelta) -> date | None:
-        """The first matching day from this one on, by steps ahead or back."""
+    def nearest(self, day: date, step: timedelta) -> date | None:
+        """The first matching day from this one on, looking a day ahead or back at each `step`."""
         found = self._of_any_week(day, step)
         while found and not self._in_week(found):
             found = self._of_any_week(found + step, step)
         return found
 
+    def along(self, day: date, step: timedelta) -> Iterator[date]:
+        """Every matching day from this one on, ahead or back by `step`."""
+        while found := self.nearest(day, step):
+            yield found
+            day = found + step
+
     def _in_week(self, day: date) -> bool:
         return ((day - _FIRST_MONDAY).days // 7 - self._after) % self._every == 0
 
     def _of_any_week(self, day: date, step: timedelta) -> date | None:
-        if self._every_day:
+        if self._all:
             return day
         for start, found in self._known[step]:
             if min(start, found) <= day <= max(start, found):
@@ -231,21 +192,26 @@ class WallClock:
         return found
 
 
+def times_of_day(fields: str) -> list[time]:
+    """The times of day of checked fields, in order."""
+    from croniter import croniter
+
+    minute, hour, *_ = fields.split()
+    (minutes, hours, *_), _ = croniter.expand(f"{minute} {hour} * * *")
+    return [time(hour, minute) for hour in _numbers(hours, 24) for minute in _numbers(minutes, 60)]
+
+
 def _numbers(expanded: Sequence[int | str], all_of_them: int) -> Sequence[int]:
     return range(all_of_them) if expanded == ["*"] else [int(each) for each in expanded]
 
 
-def _at_minute(day: date, minute: int) -> datetime:
-    return datetime.combine(day, time(*divmod(minute, 60)))
+def shortest_gap(fields: str) -> timedelta:
+    """The least time between two slots of checked fields; over midnight as if every day matched."""
+    minutes = [at.hour * 60 + at.minute for at in times_of_day(fields)]
+    later = [*minutes[1:], minutes[0] + 24 * 60]
+    return min(end - start for start, end in zip(minutes, later, strict=True)) * _MINUTE
 
 
-def _minute_of_day(wall: datetime) -> int:
-    return wall.hour * 60 + wall.minute
-
-
-_SECOND = timedelta(seconds=1)
-_MAX_CHANGE = timedelta(hours=25)
-"""More than any clock change (Apia skipped a day)."""
 _SOME_DAY = date(2000, 1, 1)
 
 
@@ -255,109 +221,56 @@ class Cron:
     def __init__(self, fields: str, zone: str) -> None:
         self.fields = check_fields(fields)
         self._zone = named(zone)
-        self._wall = WallClock(self.fields)
-        self._change = datetime.min  # the last clock change that was found
-        if self._wall.first_day(_SOME_DAY) is None:
+        self._days = Days(self.fields)
+        self._times = times_of_day(self.fields)
+        self._every_hour = len({at.hour for at in self._times}) == 24
+        self._of_day = lru_cache(maxsize=4)(self._slots)
+        if self._days.nearest(_SOME_DAY, _DAY) is None:
             raise ValueError(f'"{self.fields}" never runs: those months have no such day')
 
     def after(self, moment: datetime) -> datetime | None:
         """The next slot after `moment`, in UTC; None at the end of the calendar."""
-        return _in_utc(self._after, moment)
+        second = _second(moment)
+        return _in_utc(min((slot for slot in self._nearby(moment, _DAY) if slot > second), default=None))
 
     def last(self, moment: datetime) -> datetime | None:
         """The latest slot at or before `moment`, in UTC; None at the beginning of the calendar."""
-        return _in_utc(self._last, moment)
+        second = _second(moment)
+        return _in_utc(max((slot for slot in self._nearby(moment, -_DAY) if slot <= second), default=None))
 
     def between(self, since: datetime, until: datetime) -> Iterator[datetime]:
-        """Yield every slot after `since`, up to and including `until`; cheap even for many."""
+        """Yield every slot after `since`, up to and including `until`."""
         slot = self.after(since)
         while slot is not None and slot <= until:
-            end = min(slot + _DAY, until)
-            yield from self._within(slot - _SECOND, end)
-            slot = self.after(end)
+            yield slot
+            slot = self.after(slot)
 
-    def _within(self, since: datetime, until: datetime) -> Iterator[datetime]:
-        """Like `between`, for about a day at most."""
-        start, end = _naive(since), _naive(until)
-        found = {
-            wall - span.offset
-            for span in self._spans(start - _MAX_CHANGE, end)
-            for wall in self._wall.between(max(start, span.after) + span.offset, min(end, span.until) + span.offset)
-        }
-        return (slot.replace(tzinfo=UTC) for slot in sorted(found))
+    def _nearby(self, moment: datetime, step: timedelta) -> list[int]:
+        """The slots of four matching days, from the day behind: a clock change moves a slot by up to a day."""
+        try:
+            days = list(islice(self._days.along(moment.astimezone(self._zone).date() - step, step), 4))
+            return [slot for day in days for slot in self._of_day(day)]
+        except OverflowError:  # at an end of the calendar
+            return []
 
-    def _after(self, moment: datetime) -> datetime | None:
-        while (wall := self._wall.after(moment + (offset := self._offset(moment)))) is not None:
-            guess = wall - offset  # correct unless the clock changes
-            end = min(guess, moment + _MAX_CHANGE) + _MAX_CHANGE
-            spans = self._spans(moment - _MAX_CHANGE, end)
-            found = [slot for span in spans if (slot := self._first_in(span, moment)) is not None]
-            if found and min(found) <= end:
-                return min(found)
-            moment = max(end, guess - _MAX_CHANGE)
-        return None
-
-    def _last(self, moment: datetime) -> datetime | None:
-        while (wall := self._wall.until(moment + (offset := self._offset(moment)))) is not None:
-            guess = wall - offset
-            start = max(guess, moment - _MAX_CHANGE) - _MAX_CHANGE
-            spans = self._spans(start - _MAX_CHANGE, moment)
-            found = [slot for span in spans if (slot := self._last_in(span, moment)) is not None]
-            if found and max(found) >= start:
-                return max(found)
-            moment = min(start - _SECOND, guess + _MAX_CHANGE)
-        return None
-
-    def _spans(self, since: datetime, until: datetime) -> "tuple[_Span, ...]":
-        """The offsets to use in this range; the clock changes at most once within days."""
-        old, new = self._offset(since), self._offset(until)
-        if old == new:
-            return (_Span(new),)
-        change = self._before_change(since, until)
-        if self._wall.every_hour:
-            return _Span(old, until=change), _Span(new, after=change)
-        # Skipped times keep the offset from before the jump; repeated times are not read again.
-        return _Span(old, until=max(change, change + new - old)), _Span(new, after=max(change, change + old - new))
-
-    def _before_change(self, since: datetime, until: datetime) -> datetime:
-        """The last second before the only clock change in this range."""
-        if not since <= self._change < until:
-            old = self._offset(since)
-            while until - since > _SECOND:
-                middle = since + (until - since) // _SECOND // 2 * _SECOND
-                since, until = (middle, until) if self._offset(middle) == old else (since, middle)
-            self._change = since
-        return self._change
-
-    def _first_in(self, span: "_Span", moment: datetime) -> datetime | None:
-        wall = self._wall.after(max(moment, span.after) + span.offset)
-        return wall - span.offset if wall is not None and wall - span.offset <= span.until else None
-
-    def _last_in(self, span: "_Span", moment: datetime) -> datetime | None:
-        wall = self._wall.until(min(moment, span.until) + span.offset)
-        return wall - span.offset if wall is not None and wall - span.offset > span.after else None
-
-    def _offset(self, moment: datetime) -> timedelta:
-        local = moment.replace(tzinfo=self._zone)
-        return self._zone.fromutc(local).utcoffset() or timedelta()
+    def _slots(self, day: date) -> list[int]:
+        """In seconds since 1970. Python gives a skipped time the offset before it, and a repeated one its first."""
+        start, end = (_second(datetime.combine(each, time(), self._zone)) for each in (day, day + _DAY))
+        if end - start == _DAY.total_seconds():
+            return [start + (at.hour * 60 + at.minute) * 60 for at in self._times]
+        walls = [datetime.combine(day, at, self._zone) for at in self._times]
+        if self._every_hour:
+            walls = [wall for each in walls for wall in (each, each.replace(fold=1)) if _exists(wall)]
+        return sorted({_second(wall) for wall in walls})
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """Slots after `after`, up to and including `until` (UTC), use this offset."""
-
-    offset: timedelta
-    after: datetime = datetime.min
-    until: datetime = datetime.max
+def _exists(wall: datetime) -> bool:
+    return wall.astimezone(UTC).astimezone(wall.tzinfo) == wall
 
 
-def _in_utc(search: Callable[[datetime], datetime | None], moment: datetime) -> datetime | None:
-    try:
-        found = search(_naive(moment))
-    except OverflowError:
-        return None
-    return found.replace(tzinfo=UTC) if found else None
+def _second(moment: datetime) -> int:
+    return int(moment.replace(microsecond=0).timestamp())
 
 
-def _naive(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(tzinfo=None, microsecond=0)
+def _in_utc(second: int | None) -> datetime | None:
+    return None if second is None else datetime.fromtimestamp(second, UTC)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.timetable.cron import Cron, WallClock, check_fields
+from gateway.timetable.cron import Cron, Days, check_fields
 from tests.timetable.clocks import ZONES, Fields, around, eventful, expected, fields
 
 MONDAY = date(2001, 1, 1)
@@ -119,23 +119,23 @@ DAY = timedelta(days=1)
 
 @given(fields(), st.dates(date(1999, 1, 1), date(2101, 1, 1)))
 def test_days_are_found_by_looking_at_each(each: Fields, day: date) -> None:
-    wall = WallClock(each.text)
+    days = Days(each.text)
     ahead = next((other for n in range(400) if each.on(other := day + n * DAY)), None)
     behind = next((other for n in range(400) if each.on(other := day - n * DAY)), None)
 
-    found, last = wall.first_day(day), wall.last_day(day)
+    found, last = days.nearest(day, DAY), days.nearest(day, -DAY)
 
     assert found == ahead or (ahead is None and (found is None or each.on(found)))
     assert last == behind or (behind is None and (last is None or each.on(last)))
 
 
-@given(fields(), st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1)))
-def test_what_comes_next_is_the_same_whatever_was_asked_before(each: Fields, moment: datetime) -> None:
-    used = WallClock(each.text)
+@given(fields(), st.dates(date(2020, 1, 1), date(2030, 1, 1)))
+def test_the_next_day_is_the_same_whatever_was_asked_before(each: Fields, day: date) -> None:
+    used = Days(each.text)
     for n in (5, -40, 0):
-        asked = moment + n * DAY
-        assert used.after(asked) == WallClock(each.text).after(asked)
-        assert used.until(asked) == WallClock(each.text).until(asked)
+        asked = day + n * DAY
+        assert used.nearest(asked, DAY) == Days(each.text).nearest(asked, DAY)
+        assert used.nearest(asked, -DAY) == Days(each.text).nearest(asked, -DAY)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_what_comes_next_is_the_same_whatever_was_asked_before(each: Fields, mom
     ],
 )
 def test_the_two_day_fields_are_those_of_classic_cron(text: str, day: date) -> None:
-    assert WallClock(text).first_day(date(2026, 11, 2)) == day
+    assert Days(text).nearest(date(2026, 11, 2), DAY) == day
 
 
 SECOND = timedelta(seconds=1)

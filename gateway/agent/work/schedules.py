@@ -13,7 +13,7 @@ from gateway.domain.work.tasks import QUIET, Assignment
 from gateway.store.connection.pool import Connection
 from gateway.store.work import schedules
 from gateway.store.work.schedules import ScheduleRow
-from gateway.timetable.cron import WallClock
+from gateway.timetable.cron import shortest_gap
 from gateway.timetable.schedules import LONGEST_NAME, InvalidSchedule, ScheduleChanges, amend, define, next_slot
 from gateway.timetable.wording import in_words, moment
 
@@ -188,7 +188,7 @@ class Schedules:
     def _allowed(self, definition: ScheduleDefinition) -> ScheduleDefinition:
         if self.most is not None and isinstance(definition.when, Recurring):
             self._next_slot(definition)
-            if WallClock(definition.when.cron).shortest_gap < LEAST_GAP:
+            if shortest_gap(definition.when.cron) < LEAST_GAP:
                 raise InvalidSchedule('Runs must be at least 5 minutes apart; use a cron_expr such as "*/5 * * * *".')
         return definition
 
