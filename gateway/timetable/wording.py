@@ -51,7 +51,7 @@ def _recurring(fields: str, zone: str) -> str:
         return f"by cron {fields} {zone}, which is not valid"
     words = _pace(minute, hour) if days == ["*", "*", "*"] else None
     if words is None:
-        words = f"{_days(*days) or _all_days(*days)} {_at(minute, hour)}"
+        words = f"{_days(*days)} {_at(minute, hour)}"
     return f"{words} {zone} ({fields})"
 
 
@@ -89,7 +89,11 @@ def _at(minute: str, hour: str) -> str:
     return f"every minute of {of}" if len(minutes) == 60 else f"at minute {_listed(_ranges(minutes))} of {of}"
 
 
-def _all_days(day: str, month: str, weekday: str) -> str:
+def _days(day: str, month: str, weekday: str) -> str:
+    if weekday == "*" and day.isdecimal() and month == "*":
+        return f"every month on the {_ordinal(int(day))}"
+    if weekday == "*" and day.isdecimal() and month.isdecimal():
+        return f"every year on {int(day)} {_MONTHS[int(month) - 1]}"
     both = " and also " if not day.startswith("*") and not weekday.startswith("*") else ", but only "
     parts = [_of_month(day)] if day != "*" else []
     parts += [_of_week(weekday)] if weekday != "*" else []
@@ -105,6 +109,8 @@ def _of_month(day: str) -> str:
 
 
 def _of_week(field: str) -> str:
+    if field.lower() in {"1-5", "mon-fri"}:
+        return "every weekday"
     days, _, weeks = field.partition("%")
     if "#" in days or "L" in days:
         return f"on the {_listed([_placed(part) for part in days.split(',')])} of the month"
@@ -171,25 +177,6 @@ def _pace(minute: str, hour: str) -> str | None:
 def _even_step(field: str, cycle: int) -> int | None:
     step = int(field[2:]) if field.startswith("*/") else 0
     return step if step and cycle % step == 0 else None
-
-
-def _days(day: str, month: str, weekday: str) -> str | None:
-    if (day, month) == ("*", "*"):
-        return "every day" if weekday == "*" else _weekdays(weekday)
-    if weekday != "*" or not day.isdecimal():
-        return None
-    if month == "*":
-        return f"every month on the {_ordinal(int(day))}"
-    return f"every year on {int(day)} {_MONTHS[int(month) - 1]}" if month.isdecimal() else None
-
-
-def _weekdays(field: str) -> str | None:
-    """A list of weekdays, or the range "weekday", in words; None if it has no simple wording."""
-    if field.lower() in {"1-5", "mon-fri"}:
-        return "every weekday"
-    numbers = [_weekday(part) for part in field.split(",")]
-    names = [_DAYS[number] for number in sorted({number for number in numbers if number is not None})]
-    return None if None in numbers else f"every {_listed(names)}"
 
 
 def _weekday(text: str) -> int | None:
