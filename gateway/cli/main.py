@@ -12,14 +12,12 @@ from gateway.cli.lazy import LazyCommand, deferred, parser, summary
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Commands about one thing, called as `supaclaw <group> <command>`."""
+    """Commands about one thing, called as `supaclaw <group> <command>`; without one, `list` runs if it exists."""
 
     about: str
     module: str
     commands: str
     """The names, with `=function` behind a name that the function doesn't have, or `=module:function` of another."""
-    default: str | None = None
-    """The command that runs if none is named; None shows the help."""
 
     @property
     def targets(self) -> Mapping[str, str]:
@@ -37,10 +35,9 @@ COMMANDS: Mapping[str, str | Group] = {
     "chat": "conversation.chat:chat",
     "web": "process.control:web",
     "sessions": Group(
-        "List, show and export conversations (default: list).",
+        "List, show and export conversations.",
         "conversation.sessions",
         "list=show_all show export",
-        default="list",
     ),
     "approvals": _APPROVALS,
     "grants": Group(
@@ -61,7 +58,6 @@ COMMANDS: Mapping[str, str | Group] = {
         "Start, follow and cancel trees of agents in the background.",
         "agent.trees",
         "list=list_tasks show=show_task create follow trace fork compare cancel",
-        default="list",
     ),
     "schedules": Group(
         "Manage reminders and recurring tasks.", "agent.schedules", "list=show_all add show run pause resume remove"
@@ -70,25 +66,21 @@ COMMANDS: Mapping[str, str | Group] = {
         "Show and check the agents that work in the background.",
         "agent.trees",
         "list=list_agents show=show_agent test=check_agent",
-        default="list",
     ),
     "skills": Group(
         "Install, confirm and switch off the agent's skills.",
         "agent.skills",
         "list=show_all show search install update enable disable remove",
-        default="list",
     ),
     "tools": Group(
         "Confirm and switch off tools of MCP servers.",
         "agent.mcp_tools",
         "list=show_all show test=check search add confirm disable",
-        default="list",
     ),
     "tool-files": Group(
         "Confirm and switch off tools that files declare.",
         "agent.skills",
         "list=list_tool_files show=show_tool_file enable=enable_tool_file disable=disable_tool_file",
-        default="list",
     ),
     "heartbeat": "agent.heartbeat:heartbeat",
     "webhooks": Group(
@@ -134,9 +126,7 @@ COMMANDS: Mapping[str, str | Group] = {
     "export": "storage.export:export",
     "import": "storage.imports:run",
     "worker": "process.start:worker",
-    "machines": Group(
-        "List the machines on the database, or forget one.", "process.control", "list=show forget", default="list"
-    ),
+    "machines": Group("List the machines on the database, or forget one.", "process.control", "list=show forget"),
     "deploy": Group("Check that a database elsewhere is ready.", "process.deploy", "supabase"),
     "audit": Group(
         "Show who allowed and changed what, and check that record.",
@@ -182,7 +172,7 @@ def build() -> typer.Typer:
     for name, entry in COMMANDS.items():
         heading = _HEADINGS.get(name, heading)
         if isinstance(entry, Group):
-            group = parser(entry.about, entry.targets, default=entry.default)
+            group = parser(entry.about, entry.targets, default="list" if "list" in entry.targets else None)
             for command, target in entry.targets.items():
                 _add(group, command, target)
             app.add_typer(group, name=name, rich_help_panel=heading)

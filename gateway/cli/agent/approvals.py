@@ -25,7 +25,7 @@ Comment = Annotated[str, option("A comment for the task that asks.", "TEXT")]
 def list_reviews(as_json: AsJson = False) -> None:
     """List the requests that wait for your answer."""
     rows = with_owner(lambda conn, owner: reviews.list_open(conn, owner, datetime.now(UTC)))
-    print_rows([_review_facts(row) for row in rows], REVIEW_COLUMNS, as_json=as_json, none="No questions.")
+    print_rows([_review_facts(row) for row in rows], REVIEW_COLUMNS, as_json=as_json, none="Nothing waits for you.")
 
 
 def show_review(number: Number, as_json: AsJson = False) -> None:
