@@ -52,8 +52,7 @@ def _condition(vitals: Vitals) -> Iterator[str]:
     for title, text in (("Checkpoints", vitals.checkpoints), ("Files", vitals.files), ("Heartbeat", vitals.heartbeat)):
         if text is not None:
             yield f"{title}: {text}"
-    for name, at in vitals.jobs.items():
-        yield f"Next {name}: {f'{at:%Y-%m-%d %H:%M:%S} UTC' if at else 'no date'}"
+    yield from (f"Next {name}: {at:%a %Y-%m-%d %H:%M} UTC" for name, at in vitals.jobs.items() if at)
 
 
 command = Command("status", "uptime, model, session, queue, today's cost, health", run, tokens="any")

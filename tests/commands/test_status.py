@@ -60,8 +60,7 @@ async def test_the_owner_also_sees_how_the_gateway_itself_is(path: MessagePath) 
         "Unplanned restarts: 2 in the last 24 hours",
         "Checkpoints: the last one 3 minutes ago",
         "Heartbeat: every 30m, next 15:00; 0 beats today, 0 asked a model",
-        "Next checkpoints: 2026-11-22 14:05:00 UTC",
-        "Next schedules: no date",
+        "Next checkpoints: Sun 2026-11-22 14:05 UTC",
         VECTORS,
     ]
 
