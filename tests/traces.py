@@ -10,20 +10,20 @@ IN_ROWS = r"quagg|\m7741\M"
 """The same as a pattern of Postgres, with the number that is said beside it; times of rows have numbers, too."""
 
 
-def in_files(data: Path, but: Collection[str] = ()) -> Iterator[str]:
+def in_files(data: Path, but: Collection[str] = (), words: str = WORDS) -> Iterator[str]:
     """Files with the words in them or in their names, outside of the folders `but`."""
     for path in data.rglob("*"):
         if path.relative_to(data).parts[0] in but:
             continue
         inside = path.read_bytes().lower() if path.is_file() else b""
-        if any(word in inside for word in (WORDS.encode(), WORDS.encode("utf-16-le"))) or WORDS in path.name:
+        if any(word in inside for word in (words.encode(), words.encode("utf-16-le"))) or words in path.name:
             yield str(path.relative_to(data))
 
 
-def in_checkpoints(folder: Path) -> Iterator[str]:
+def in_checkpoints(folder: Path, words: str = WORDS) -> Iterator[str]:
     """Objects with the words."""
     objects = DiskObjectStore(folder / "objects")
     for id in objects:
-        if WORDS.encode() in objects[id].as_raw_string().lower():
+        if words.encode() in objects[id].as_raw_string().lower():
             yield id.decode()
     objects.close()

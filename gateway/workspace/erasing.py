@@ -5,10 +5,12 @@ Texts lose sentences, journals are signed anew, the history of checkpoints is re
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
@@ -43,7 +45,7 @@ class Fate(StrEnum):
     TOO_LARGE = "not looked into: too large"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Traces:
     """The files of the data folder and the workspace that have the passages, or these entries of journals."""
 
@@ -52,6 +54,17 @@ class Traces:
     key: bytes
     data: Path
     workspace: Path
+
+    @cached_property
+    def readings(self) -> Mapping[Path, str]:
+        """The texts with the passages that were read out of own files, with the beginning of each file's hash.
+
+        They are removed last: by them a second try finds these files.
+        """
+        folders = [root / UPLOADS / "read" for root in (self.workspace, *(self.data / _PRINCIPALS).glob("*"))]
+        texts = [(text, folder) for folder in folders for text in folder.rglob("*.txt") if text.is_file()]
+        found = (each for each in texts if self.erasure.in_text(each[0].read_text(errors="replace")))
+        return {text: text.relative_to(folder).parts[0] for text, folder in found}
 
     def find(self) -> list[tuple[Path, Fate]]:
         """The changes to the files, in the order to make them. Links are not followed."""
@@ -67,7 +80,8 @@ class Traces:
                         fates |= dict.fromkeys(self._with_derived(path) if fate is Fate.REMOVED else [path], fate)
                 named += [here / name for name in (*folders, *names) if self.erasure.in_text(name)]
         renamed = [path for path in reversed(named) if fates.get(path) is not Fate.REMOVED]  # what lies deeper first
-        return [*fates.items(), *((path, Fate.RENAMED) for path in renamed)]
+        ordered = sorted(fates.items(), key=lambda each: each[0] in self.readings)
+        return [*ordered, *((path, Fate.RENAMED) for path in renamed)]
 
     def root_of(self, path: Path) -> Path | None:
         """The file root of a person in which it lies."""
@@ -78,6 +92,8 @@ class Traces:
 
     def cleaned(self, data: bytes) -> bytes | None:
         """A content without the passages; None for one that has some and is no text."""
+        if sha256(data).hexdigest()[:16] in self.readings.values():
+            return None
         if data.startswith(_JOURNAL) and (entries := parse_entries(data, self.key).entries):
             if any(map(self._concerns, entries)) or self.erasure.in_text(data.decode("utf-8", "replace")):
                 return render_entries(map(self._clean_entry, entries), self.key)
@@ -90,6 +106,12 @@ class Traces:
             return b"".join(self.erasure.clean(piece.decode()).encode() for piece in _pieces(data))
         except UnicodeDecodeError:
             return None
+
+    def without(self, files: Sequence[tuple[Path, Fate]]) -> Callable[[bytes], bytes | None]:
+        """As `cleaned`, for checkpoints, which also lose the files that `find` removes."""
+        removed = [path for path, fate in files if fate is Fate.REMOVED and not path.is_symlink()]
+        hashes = {sha256(path.read_bytes()).digest() for path in removed}
+        return lambda data: None if sha256(data).digest() in hashes else self.cleaned(data)
 
     def carry_out(self, path: Path, fate: Fate) -> None:
         """Do to a file what `find` said; on disk when it returns."""
@@ -130,7 +152,7 @@ class Traces:
         if self._is_upload(path):
             if path.parent.suffix == PAGES_SUFFIX:
                 path = path.parent.with_suffix("")
-            elif path.suffix == TEXT_SUFFIX and path.with_suffix("").exists():
+            elif path.suffix == TEXT_SUFFIX and (path in self.readings or path.with_suffix("").exists()):
                 path = path.with_suffix("")
             beside = path.with_name(path.name + TEXT_SUFFIX), *path.with_name(path.name + PAGES_SUFFIX).glob("*")
             yield from (each for each in (path, *beside) if each != found and each.exists())

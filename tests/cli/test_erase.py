@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -29,6 +30,7 @@ SAID = f"Keep in mind: {FACT}, and nobody else may know it."
 OTHER = "The shed has another code."
 ENTRY = EntryId(UUID(int=7))
 KEY = b"k" * 32
+SCAN = "a mark behind a scan"
 
 ROWS = """
 with owner as (select id from principals where role = 'owner'),
@@ -133,6 +135,11 @@ def files_in(root: Path) -> None:
     write(root / "uploads" / "2026-01-01" / "a.pdf.pages" / "001.txt", f"The letter says: {FACT}")
     write(root / "uploads" / "2026-01-01" / "b.txt", FACT)
     write(root / "uploads" / "2026-01-01" / "c.txt", "of no interest")
+    scan = pdf("nothing that can be found either") + SCAN.encode()
+    read = root / "uploads" / "read" / sha256(scan).hexdigest()[:16]
+    write(root / "notes" / "scan.pdf", scan)
+    write(read / "scan.pdf.txt", f"The scan says: {FACT}")
+    write(read / "scan.pdf.pages" / "view.jpg", SCAN)
     write(root / "memory" / "INDEX.md", f"# Conversations\n\n- [2026](2026.md) · Keep in mind\\: {FACT}\n- another\n")
     write(root / "memory" / "20260102030405.md", render_entries([arrived(ENTRY, SAID), entry(OTHER)], KEY))
     write(
@@ -170,8 +177,9 @@ def run(dsn: str, query: str, *arguments: object) -> list[asyncpg.Record]:
 
 
 def hits(data: Path, dsn: str) -> list[str]:
-    """Where the words are still, by table, file and object of the checkpoints."""
-    return [*in_tables(dsn), *in_files(data), *in_checkpoints(data / "checkpoints")]
+    """Where the words are still, by table, file and object of the checkpoints; a scan has them in its text."""
+    scans = [*in_files(data, words=SCAN), *in_checkpoints(data / "checkpoints", SCAN)]
+    return [*in_tables(dsn), *in_files(data), *in_checkpoints(data / "checkpoints"), *scans]
 
 
 def in_tables(dsn: str) -> Iterator[str]:
@@ -195,6 +203,7 @@ def test_not_a_word_is_left_anywhere_and_the_receipt_says_where_it_was(
 ) -> None:
     before = hits(data, dsn)
     assert {hit.partition(":")[0] for hit in before} >= TABLES
+    assert sum("scan.pdf" in hit for hit in before) >= 6, "two people's, with text and picture"
     assert supaclaw("backup", "saved.tar.gz").code == 0
 
     done = erase("--yes", "--also", "Quagga")

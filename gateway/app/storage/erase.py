@@ -86,17 +86,16 @@ async def erase(
         traces = Traces(erasure, origins.entries, key, data, environment.workspace)
         files, history = traces.find(), data / "checkpoints"
         named = [(str(path.relative_to(traces.root_of(path) or data)), fate) for path, fate in files]
-        versions = rewrite_checkpoints(history, traces.cleaned, erasure.in_text)
+        kept = traces.without(files)
+        versions = rewrite_checkpoints(history, kept, erasure.in_text)
         rows, left = await _rows(database, erasure, origins)
         agree(Found(origins, rows, left, named, versions, recorded_backups(data)))
         note_erasure_begun(data, memory, len(also))
         failpoints.reach(Step.ERASURE_BEGUN)
+        rewrite_checkpoints(history, kept, erasure.in_text, lambda: failpoints.reach(Step.ERASURE_CHECKPOINTS))
         for path, fate in files:
             await _clean(database, traces, owner.id, path, fate)
             failpoints.reach(Step.ERASURE_FILE)
-        rewrite_checkpoints(
-            history, traces.cleaned, erasure.in_text, lambda: failpoints.reach(Step.ERASURE_CHECKPOINTS)
-        )
         await database.run(lambda tx: erasing.erase(tx, erasure, origins))
         failpoints.reach(Step.ERASURE_COMMITTED)
         await erasing.vacuum(database)
