@@ -55,12 +55,12 @@ def create(settings: Settings, *, commands: Menu, log: Logger, data: Path, facts
     """The channel, not yet open; people may write the names in `commands` as `!name`.
 
     `facts` store what Slack can't be asked for: the threads that the agent takes part in, and unfinished messages.
-    Older gateways kept them in a file in `data`.
     """
+    del data
     bot_token, app_token = settings.bot_token.get_secret_value(), settings.app_token.get_secret_value()
     client = Client(bot_token, app_token, settings.base_url)
     names = frozenset(name for name, _ in commands)
-    return Slack(client, ping_interval=settings.ping_interval, commands=names, log=log, data=data, facts=facts)
+    return Slack(client, ping_interval=settings.ping_interval, commands=names, log=log, facts=facts)
 
 
 def _checked(secret: SecretStr, prefix: str, page: str) -> SecretStr:
