@@ -18,8 +18,6 @@ class Group:
     module: str
     commands: str
     """The names, with `=function` behind a name that the function doesn't have, or `=module:function` of another."""
-    default: str | None = None
-    """The command that runs if none is named; None shows the help."""
 
     @property
     def targets(self) -> Mapping[str, str]:
@@ -36,12 +34,7 @@ _APPROVALS = Group(
 COMMANDS: Mapping[str, str | Group] = {
     "chat": "conversation.chat:chat",
     "web": "process.control:web",
-    "sessions": Group(
-        "List, show and export conversations (default: list).",
-        "conversation.sessions",
-        "list=show_all show export",
-        default="list",
-    ),
+    "sessions": Group("List, show and export conversations.", "conversation.sessions", "list=show_all show export"),
     "approvals": _APPROVALS,
     "grants": Group(
         "List or revoke calls that you allowed in advance.",
@@ -61,7 +54,6 @@ COMMANDS: Mapping[str, str | Group] = {
         "Start, follow and cancel trees of agents in the background.",
         "agent.trees",
         "list=list_tasks show=show_task create follow trace fork compare cancel",
-        default="list",
     ),
     "schedules": Group(
         "Manage reminders and recurring tasks.", "agent.schedules", "list=show_all add show run pause resume remove"
@@ -70,25 +62,21 @@ COMMANDS: Mapping[str, str | Group] = {
         "Show and check the agents that work in the background.",
         "agent.trees",
         "list=list_agents show=show_agent test=check_agent",
-        default="list",
     ),
     "skills": Group(
         "Install, confirm and switch off the agent's skills.",
         "agent.skills",
         "list=show_all show search install update enable disable remove",
-        default="list",
     ),
     "tools": Group(
         "Confirm and switch off tools of MCP servers.",
         "agent.mcp_tools",
         "list=show_all show test=check search add confirm disable",
-        default="list",
     ),
     "tool-files": Group(
         "Confirm and switch off tools that files declare.",
         "agent.skills",
         "list=list_tool_files show=show_tool_file enable=enable_tool_file disable=disable_tool_file",
-        default="list",
     ),
     "heartbeat": "agent.heartbeat:heartbeat",
     "webhooks": Group(
@@ -134,9 +122,7 @@ COMMANDS: Mapping[str, str | Group] = {
     "export": "storage.export:export",
     "import": "storage.imports:run",
     "worker": "process.start:worker",
-    "machines": Group(
-        "List the machines on the database, or forget one.", "process.control", "list=show forget", default="list"
-    ),
+    "machines": Group("List the machines on the database, or forget one.", "process.control", "list=show forget"),
     "deploy": Group("Check that a database elsewhere is ready.", "process.deploy", "supabase"),
     "audit": Group(
         "Show who allowed and changed what, and check that record.",
@@ -182,7 +168,7 @@ def build() -> typer.Typer:
     for name, entry in COMMANDS.items():
         heading = _HEADINGS.get(name, heading)
         if isinstance(entry, Group):
-            group = parser(entry.about, entry.targets, default=entry.default)
+            group = parser(entry.about, entry.targets)
             for command, target in entry.targets.items():
                 _add(group, command, target)
             app.add_typer(group, name=name, rich_help_panel=heading)
