@@ -33,12 +33,14 @@ class Settings(ChannelSettings):
     )
     VARIABLES = MappingProxyType({"SLACK_BOT_TOKEN": "bot_token", "SLACK_APP_TOKEN": "app_token"})
 
-    bot_token: SecretStr = Field(description="The app's bot token, xoxb-…, from OAuth & Permissions.")
-    app_token: SecretStr = Field(description="An app-level token, xapp-…, with connections:write.")
-    base_url: HttpUrl | None = Field(None, description="A Slack API of your own; null means Slack's.")
-    ping_interval: float = Field(
-        2.0, ge=0.1, le=10, description="Seconds between pings; a dead connection is noticed within about two of them."
-    )
+    bot_token: SecretStr
+    """The app's bot token, xoxb-…, from OAuth & Permissions."""
+    app_token: SecretStr
+    """An app-level token, xapp-…, with connections:write."""
+    base_url: HttpUrl | None = None
+    """A Slack API of your own; null means Slack's."""
+    ping_interval: float = Field(2.0, ge=0.1, le=10)
+    """Seconds between pings; a dead connection is noticed within about two of them."""
 
     @field_validator("bot_token")
     @classmethod
