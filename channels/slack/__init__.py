@@ -33,12 +33,14 @@ class Settings(ChannelSettings):
     )
     VARIABLES = MappingProxyType({"SLACK_BOT_TOKEN": "bot_token", "SLACK_APP_TOKEN": "app_token"})
 
-    bot_token: SecretStr = Field(description="The app's bot token, xoxb-…, from OAuth & Permissions.")
-    app_token: SecretStr = Field(description="An app-level token, xapp-…, with connections:write.")
-    base_url: HttpUrl | None = Field(None, description="A Slack API of your own; null means Slack's.")
-    ping_interval: float = Field(
-        2.0, ge=0.1, le=10, description="Seconds between pings; a dead connection is noticed within about two of them."
-    )
+    bot_token: SecretStr
+    """The app's bot token, xoxb-…, from OAuth & Permissions."""
+    app_token: SecretStr
+    """An app-level token, xapp-…, with connections:write."""
+    base_url: HttpUrl | None = None
+    """A Slack API of your own; null means Slack's."""
+    ping_interval: float = Field(2.0, ge=0.1, le=10)
+    """Seconds between pings; a dead connection is noticed within about two of them."""
 
     @field_validator("bot_token")
     @classmethod
@@ -55,12 +57,12 @@ def create(settings: Settings, *, commands: Menu, log: Logger, data: Path, facts
     """The channel, not yet open; people may write the names in `commands` as `!name`.
 
     `facts` store what Slack can't be asked for: the threads that the agent takes part in, and unfinished messages.
-    Older gateways kept them in a file in `data`.
     """
+    del data
     bot_token, app_token = settings.bot_token.get_secret_value(), settings.app_token.get_secret_value()
     client = Client(bot_token, app_token, settings.base_url)
     names = frozenset(name for name, _ in commands)
-    return Slack(client, ping_interval=settings.ping_interval, commands=names, log=log, data=data, facts=facts)
+    return Slack(client, ping_interval=settings.ping_interval, commands=names, log=log, facts=facts)
 
 
 def _checked(secret: SecretStr, prefix: str, page: str) -> SecretStr:

@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Set
 from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
-from pathlib import Path
 
 from channels.slack.client import Block, Client, SlackRefused
 from channels.slack.events import Intake
-from channels.slack.facts import CachedFacts, Threads, facts_in_file
+from channels.slack.facts import CachedFacts, Threads
 from channels.slack.markup import to_mrkdwn
 from channels.slack.reception import Dispatch, Reception, listening_app
 from channels.slack.sending import Files, Replies, Streams
@@ -45,7 +44,6 @@ class Slack:
     ping_interval: float
     commands: Set[str]
     log: Logger
-    data: Path
     facts: ChannelFacts
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
@@ -73,17 +71,6 @@ class Slack:
         await asyncio.to_thread(preload)
         await asyncio.to_thread(import_module, "slack_bolt.async_app")
         await self._facts.load()
-        await self._import_file()
-
-    async def _import_file(self) -> None:
-        """Import the facts that an older gateway kept in a file, then delete the file."""
-        file = self.data / "kept.json"
-        if left := await asyncio.to_thread(facts_in_file, file):
-            await self._facts.add(self._replies.sealed(left))
-            try:
-                await asyncio.to_thread(file.unlink)
-            except OSError as error:
-                self.log.warning("slack.file_stays", path=str(file), why=str(error))
 
     async def probe(self) -> str:
         """The app's name, by auth.test; also tries the app token, without opening a socket."""

@@ -1,18 +1,13 @@
 """Facts that outlive a restart, on any machine: the threads that the agent talks in, and unfinished messages."""
 
 import asyncio
-import json
 import time
-from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import TypeVar
 
 from gateway.domain.channels.channel import ChannelFacts
 from gateway.domain.channels.platform import Logger
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import TryAgainLater
-from gateway.domain.text.texts import storable
 
 MAX_FACTS = 2000
 
@@ -46,13 +41,6 @@ class CachedFacts:
         if not self._loaded:
             self._entries = dict(await self._facts.load())
             self._loaded = True
-
-    async def add(self, entries: Mapping[str, str]) -> None:
-        """Store the entries with new names, all or none; raises `TryAgainLater`."""
-        new = {name: value for name, value in entries.items() if name not in self._entries}
-        kept = dict(list((new | self._entries).items())[-MAX_FACTS:])
-        await self._facts.save({name: value for name, value in new.items() if name in kept})
-        self._entries = kept
 
     def get(self, name: str) -> str | None:
         """The fact with this name, or None."""
@@ -93,15 +81,6 @@ class CachedFacts:
             await self._facts.save(changes)
         newer = (item for item in self._unsaved.items() if item not in before.items())
         self._unsaved = {name: value for name, value in newer if name not in more}
-
-
-def facts_in_file(path: Path) -> Mapping[str, str]:
-    """The facts in the file of an older gateway; none if it can't be read. Blocks."""
-    with suppress(OSError, ValueError, RecursionError):
-        found = json.loads(path.read_text("utf-8"))
-        if isinstance(found, dict):
-            return {str(key): str(value) for key, value in found.items() if storable(text := f"{key}{value}") == text}
-    return {}
 
 
 class Threads:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, model_validator
 
 from channels.slack.content import beside
 
@@ -15,10 +15,8 @@ EVENT_TYPE = "supaclaw"
 """The type of the metadata of the app's own messages."""
 
 
-class Payload(BaseModel):
+class Payload(BaseModel, frozen=True, extra="ignore"):
     """Frozen; unknown fields are ignored, and null counts as missing."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
     @model_validator(mode="before")
     @classmethod
@@ -53,10 +51,8 @@ class File(Payload):
         return self.mode in {"tombstone", "hidden_by_limit"}
 
 
-class Quote(Payload):
+class Quote(Payload, frozen=True, extra="allow"):
     """A legacy attachment: a forwarded message, a preview, or what an app shows; its further fields are kept."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     text: str = ""
     fallback: str = ""

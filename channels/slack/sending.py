@@ -3,7 +3,7 @@
 import asyncio
 import time
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -171,10 +171,6 @@ class Replies:
         except SlackRefused:
             await self._facts.drop(_REPLY_FACT + at.chat)
             raise refused from None
-
-    def sealed(self, entries: Mapping[str, str]) -> Mapping[str, str]:
-        """The entries with their `response_url`s encrypted."""
-        return {name: self._seal(value) if name.startswith(_REPLY_FACT) else value for name, value in entries.items()}
 
     def _address(self, at: Address) -> str | None:
         """The `response_url` of a chat; None if there is none, or if it was encrypted with another token."""

@@ -6,7 +6,7 @@ from secrets import token_urlsafe
 from types import MappingProxyType
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import SecretStr, field_validator, model_validator
 
 from channels.telegram.channel import Telegram, preload
 from gateway.domain.channels.channel import Channel, ChannelFacts, Menu
@@ -26,16 +26,18 @@ class Settings(ChannelSettings):
     IDS = "a person's id is a number like 123456789, from @userinfobot; a group's is like -1001234567890"
     VARIABLES = MappingProxyType({"TELEGRAM_BOT_TOKEN": "token"})
 
-    token: SecretStr = Field(description="The bot's token, from @BotFather.")
-    mode: Literal["polling", "webhook"] = Field("polling", description="How updates arrive.")
-    api_base: HttpUrl | None = Field(None, description="A Bot API server of your own; null means Telegram's.")
-    webhook_url: HttpUrl | None = Field(None, description="The public address of /webhook/telegram, for mode webhook.")
-    webhook_secret: SecretStr | None = Field(
-        None, description="The secret that Telegram sends with each webhook call; null: a new one at every start."
-    )
-    rich_messages: bool = Field(
-        True, description="Send tables and formulas as rich messages; false if your apps are too old to show them."
-    )
+    token: SecretStr
+    """The bot's token, from @BotFather."""
+    mode: Literal["polling", "webhook"] = "polling"
+    """How updates arrive."""
+    api_base: HttpUrl | None = None
+    """A Bot API server of your own; null means Telegram's."""
+    webhook_url: HttpUrl | None = None
+    """The public address of /webhook/telegram, for mode webhook."""
+    webhook_secret: SecretStr | None = None
+    """The secret that Telegram sends with each webhook call; null: a new one at every start."""
+    rich_messages: bool = True
+    """Send tables and formulas as rich messages; false if your apps are too old to show them."""
 
     @field_validator("token")
     @classmethod

@@ -161,19 +161,11 @@ class Embedders:
 
         "none" rules out all models, "local" those of providers: then no text leaves the machine.
         """
-        configured = self._configured(self.current.config.models.embedding.removeprefix("litellm:"))
-        if configured is None or name is None or name == configured.name:
-            return configured
-        if name == self._local.name:
-            return self._local
-        if configured is self._local:
+        configured = self.current.config.models.embedding
+        if configured == "none" or (configured == "local" and name not in (None, self._local.name)):
             return None
-        return self._remote(name.removeprefix("litellm:"))
-
-    def _configured(self, model: str) -> Embedder | None:
-        if model in ("none", "local"):
-            return self._local if model == "local" else None
-        return self._remote(model)
+        wanted = name or configured
+        return self._local if wanted in ("local", self._local.name) else self._remote(wanted.removeprefix("litellm:"))
 
     def _remote(self, model: str) -> RemoteEmbedder:
         if model not in self._remotes:

@@ -8,7 +8,6 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
-from pathlib import Path
 
 import structlog
 
@@ -69,7 +68,6 @@ def run(environment: Environment) -> int:
         remember_place(os.environ, environment.place)
         with suppress(OSError):  # so that a file that appears there later is noticed at once
             environment.config.parent.mkdir(parents=True, exist_ok=True)
-        _look_for_another(environment.config)
         if why := erasure_reminder(environment.data):
             log.warning("erasure.unfinished", problem=why)
         starts = record_start(environment.data, SystemClock())
@@ -127,12 +125,6 @@ async def _serve(
 async def _load_secrets(secrets: LiveSecrets) -> None:
     await import_key_files(secrets.vault, secrets.owner)
     await secrets.look()
-
-
-def _look_for_another(config: Path) -> None:
-    """Warn about `config/config.json`, which compose files up to release 0.1 used."""
-    if (older := config.parent / "config" / config.name).exists():
-        log.warning("config.another", unused=str(older), hint=f"{config} is in use; move your settings there")
 
 
 def stop_signal() -> asyncio.Event:

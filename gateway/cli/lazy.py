@@ -17,13 +17,11 @@ MAY_BE_EMPTY = "VALUE"
 _OPTION = re.compile(r"--?[A-Za-z][^\s=]*(=.*)?", re.DOTALL)
 
 
-def parser(
-    about: str, commands: Iterable[str] = (), *, completion: bool = False, default: str | None = None
-) -> typer.Typer:
-    """A command line to which these commands are added; `default` is the one that runs if none is named."""
+def parser(about: str, commands: Iterable[str] = (), *, completion: bool = False) -> typer.Typer:
+    """A command line to which these commands are added; without one named, `list` runs if there is one."""
     return typer.Typer(
         help=about,
-        cls=type("Group", (CommandGroup,), {"order": tuple(commands), "default": default}),
+        cls=type("Group", (CommandGroup,), {"order": tuple(commands)}),
         no_args_is_help=True,
         add_completion=completion,
         pretty_exceptions_enable=False,
@@ -33,15 +31,14 @@ def parser(
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands, which help lists in `order`, below their headings; `default` runs if none is named."""
+    """A group of commands, which help lists in `order`, below their headings; without one named, `list` runs."""
 
     order: Sequence[str] = ()
-    default: str | None = None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, with the default command's name before its options."""
+        """Parse the arguments, with `list` before options that follow no command."""
         named = args and (not args[0].startswith("-") or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, list(args) if named or not self.default else [self.default, *args])
+        return super().parse_args(ctx, list(args) if named or "list" not in self.commands else ["list", *args])
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         """Write the commands of each heading, in columns that are the same for all."""

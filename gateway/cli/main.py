@@ -12,7 +12,7 @@ from gateway.cli.lazy import LazyCommand, deferred, parser, summary
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Commands about one thing, called as `supaclaw <group> <command>`; without one, `list` runs if it exists."""
+    """Commands about one thing, called as `supaclaw <group> <command>`."""
 
     about: str
     module: str
@@ -34,11 +34,7 @@ _APPROVALS = Group(
 COMMANDS: Mapping[str, str | Group] = {
     "chat": "conversation.chat:chat",
     "web": "process.control:web",
-    "sessions": Group(
-        "List, show and export conversations.",
-        "conversation.sessions",
-        "list=show_all show export",
-    ),
+    "sessions": Group("List, show and export conversations.", "conversation.sessions", "list=show_all show export"),
     "approvals": _APPROVALS,
     "grants": Group(
         "List or revoke calls that you allowed in advance.",
@@ -172,7 +168,7 @@ def build() -> typer.Typer:
     for name, entry in COMMANDS.items():
         heading = _HEADINGS.get(name, heading)
         if isinstance(entry, Group):
-            group = parser(entry.about, entry.targets, default="list" if "list" in entry.targets else None)
+            group = parser(entry.about, entry.targets)
             for command, target in entry.targets.items():
                 _add(group, command, target)
             app.add_typer(group, name=name, rich_help_panel=heading)

@@ -6,11 +6,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, SecretStr, model_validator
+from pydantic import AfterValidator, BaseModel, Field, JsonValue, SecretStr, model_validator
 
 from gateway.config.value_types import Duration, Hours, Networks, PublicUrl
 from gateway.domain.json import OBJECT
-from gateway.domain.settings import HttpUrl, ModelName, ModelSettings, PrivateEntry, VoiceReply
+from gateway.domain.settings import HttpUrl, ModelName, ModelSettings, PrivateEntry, Section, VoiceReply
 from gateway.domain.time import zone
 from gateway.secrets.signatures import SignedSource
 
@@ -21,26 +21,19 @@ Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 JsonSection = Mapping[str, JsonValue]
 
 
-class Section(BaseModel):
-    """Base of every section: frozen; unknown keys are errors."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 def _zone(name: str) -> str:
     return zone(name).key
 
 
-class Owner(BaseModel):
+class Owner(BaseModel, frozen=True, extra="allow", coerce_numbers_to_str=True, use_attribute_docstrings=True):
     """The agent's owner; every other key is a channel, with the owner's id there as its value."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", coerce_numbers_to_str=True)
     __pydantic_extra__: dict[str, str | None] = Field(init=False)
 
-    name: str = Field("Owner", min_length=1, description="What the agent calls you.")
-    timezone: Annotated[str, AfterValidator(_zone)] | None = Field(
-        None, description='Your time zone, such as "Europe/Berlin"; null: the one noted in USER.md.'
-    )
+    name: str = Field("Owner", min_length=1)
+    """The name that the agent calls you by."""
+    timezone: Annotated[str, AfterValidator(_zone)] | None = None
+    """Your time zone, such as "Europe/Berlin"; null: the one noted in USER.md."""
 
     @property
     def ids(self) -> Mapping[str, str]:
@@ -51,97 +44,119 @@ class Owner(BaseModel):
 class HeartbeatSettings(Section):
     """Periodic checks by the agent."""
 
-    every: Duration | None = Field(timedelta(minutes=30), description="Time between heartbeats; null: never.")
-    active_hours: Hours | None = Field(
-        None, description='When they may run: "08:00-22:00 Europe/Berlin", or in your own zone; null: always.'
-    )
-    to: str | None = Field(None, min_length=1, description="The channel for its messages; null: where you wrote last.")
-    model: ModelName | None = Field(None, min_length=1, description="A cheaper model for them; null: the usual ones.")
-    day_usd: Usd | None = Field(0.5, description="US dollars that heartbeats may cost a day; null: no limit.")
+    every: Duration | None = timedelta(minutes=30)
+    """Time between heartbeats; null: never."""
+    active_hours: Hours | None = None
+    """When they may run: "08:00-22:00 Europe/Berlin", or in your own zone; null: always."""
+    to: str | None = Field(None, min_length=1)
+    """The channel for its messages; null: where you wrote last."""
+    model: ModelName | None = Field(None, min_length=1)
+    """A cheaper model for them; null: the usual ones."""
+    day_usd: Usd | None = 0.5
+    """US dollars that heartbeats may cost a day; null: no limit."""
 
 
 class Compaction(Section):
     """When a long conversation is summarised."""
 
-    at_tokens: int = Field(64_000, ge=1, description="Compact a conversation once its transcript has this many tokens.")
+    at_tokens: int = Field(64_000, ge=1)
+    """Compact a conversation once its transcript has this many tokens."""
 
 
 class CheckpointSettings(Section):
     """Checkpoints of the workspace."""
 
-    every: Duration | None = Field(timedelta(minutes=10), description="Time between checkpoints; null: never.")
+    every: Duration | None = timedelta(minutes=10)
+    """Time between checkpoints; null: never."""
 
 
 class BackupSettings(Section):
     """Backups that the gateway makes by itself, without secrets."""
 
-    every: Duration | None = Field(None, description="Time between two backups; null: none.")
-    to: Path | None = Field(None, description="A folder for them, of another machine at best; null: none.")
-    keep: int = Field(14, ge=1, description="How many of them to keep there.")
+    every: Duration | None = None
+    """Time between two backups; null: none."""
+    to: Path | None = None
+    """A folder for them, of another machine at best; null: none."""
+    keep: int = Field(14, ge=1)
+    """How many of them to keep there."""
 
 
 class Exec(Section):
     """Shell commands."""
 
-    mode: Literal["auto", "off"] = Field(
-        "auto", description='"auto": run commands in the jail this machine offers, none without one; "off": never.'
-    )
+    mode: Literal["auto", "off"] = "auto"
+    """ "auto": run commands in the jail this machine offers, none without one; "off": never."""
 
 
 class BashSettings(Section):
     """The shell on virtual files."""
 
-    allow_urls: tuple[HttpUrl, ...] = Field(
-        (), description="Addresses that its curl may read, with what is below them; empty: none."
-    )
+    allow_urls: tuple[HttpUrl, ...] = ()
+    """Addresses that its curl may read, with what is below them; empty: none."""
 
 
 class WebSearch(Section):
     """Where the agent searches the web."""
 
-    provider: Literal["auto", "brave", "tavily", "exa", "searxng", "ddgs"] = Field(
-        "auto", description='"auto": those with a key or an address below, in this order, then ddgs, which needs none.'
-    )
-    brave_api_key: SecretStr | None = Field(None, description="Key of the Brave Search API (`BRAVE_API_KEY`).")
-    tavily_api_key: SecretStr | None = Field(None, description="Key of Tavily (`TAVILY_API_KEY`).")
-    exa_api_key: SecretStr | None = Field(None, description="Key of Exa (`EXA_API_KEY`).")
-    searxng_url: HttpUrl | None = Field(None, description="Address of a SearXNG that answers JSON (`SEARXNG_URL`).")
+    provider: Literal["auto", "brave", "tavily", "exa", "searxng", "ddgs"] = "auto"
+    """ "auto": those with a key or an address below, in this order, then ddgs, which needs none."""
+    brave_api_key: SecretStr | None = None
+    """Key of the Brave Search API (`BRAVE_API_KEY`)."""
+    tavily_api_key: SecretStr | None = None
+    """Key of Tavily (`TAVILY_API_KEY`)."""
+    exa_api_key: SecretStr | None = None
+    """Key of Exa (`EXA_API_KEY`)."""
+    searxng_url: HttpUrl | None = None
+    """Address of a SearXNG that answers JSON (`SEARXNG_URL`)."""
 
 
 class WebAccess(Section):
     """Which hosts the agent may read, and where it searches; a name covers its subdomains."""
 
-    allow_hosts: tuple[WebHost, ...] = Field((), description="The only hosts that may be read; empty: any public host.")
-    deny_hosts: tuple[WebHost, ...] = Field((), description="Hosts that are never read.")
-    search: WebSearch = Field(WebSearch(), description="Where the agent searches the web.")
+    allow_hosts: tuple[WebHost, ...] = ()
+    """The only hosts that may be read; empty: any public host."""
+    deny_hosts: tuple[WebHost, ...] = ()
+    """Hosts that are never read."""
+    search: WebSearch = WebSearch()
+    """Where the agent searches the web."""
 
 
 class Net(Section):
     """Hosts in private networks that the gateway may connect to."""
 
-    private_allow: tuple[PrivateEntry, ...] = Field(
-        (), description='Hosts or networks of your own, with a port if you can, such as "nas.lan:8080"; empty: none.'
-    )
+    private_allow: tuple[PrivateEntry, ...] = ()
+    """Hosts or networks of your own, with a port if you can, such as "nas.lan:8080"; empty: none."""
 
 
 class McpServer(Section):
     """A server of the Model Context Protocol."""
 
-    url: HttpUrl | None = Field(None, description="Address of a server that speaks streamable HTTP.")
-    headers: Mapping[str, SecretStr] = Field({}, description="Sent with each request, such as Authorization.")
-    client_id: str = Field("", description="Of the app registered for sign-ins by OAuth; empty: registers itself.")
-    client_secret: SecretStr = Field(SecretStr(""), description="Its secret, if it has one.")
-    enabled: bool = Field(True, description="Whether its tools are offered.")
-    members: bool = Field(False, description="Whether members may use the tools that you confirmed, too.")
-    timeout: Duration = Field(timedelta(minutes=1), description="How long a call may take.")
-    type: str = Field("http", description="sse: speaks the old HTTP+SSE transport; others are ignored.")
-    command: str | None = Field(None, description="A program to start in the jail, where there is no url.")
-    args: tuple[str, ...] = Field((), description="Its arguments.", repr=False)
-    env: Mapping[str, SecretStr] = Field({}, description="Its variables.")
-    reads: tuple[str, ...] = Field((), description="Files and folders that it may read, by their full paths.")
-    hosts: tuple[str, ...] = Field(
-        (), description='Hosts that it may reach, as host or host:port; "*" alone: any public one.'
-    )
+    url: HttpUrl | None = None
+    """Address of a server that speaks streamable HTTP."""
+    headers: Mapping[str, SecretStr] = {}
+    """Sent with each request, such as Authorization."""
+    client_id: str = ""
+    """Of the app registered for sign-ins by OAuth; empty: registers itself."""
+    client_secret: SecretStr = SecretStr("")
+    """Its secret, if it has one."""
+    enabled: bool = True
+    """Whether its tools are offered."""
+    members: bool = False
+    """Whether members may use the tools that you confirmed, too."""
+    timeout: Duration = timedelta(minutes=1)
+    """How long a call may take."""
+    type: str = "http"
+    """sse: speaks the old HTTP+SSE transport; others are ignored."""
+    command: str | None = None
+    """A program to start in the jail, where there is no url."""
+    args: tuple[str, ...] = Field((), repr=False)
+    """Its arguments."""
+    env: Mapping[str, SecretStr] = {}
+    """Its variables."""
+    reads: tuple[str, ...] = ()
+    """Files and folders that it may read, by their full paths."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that it may reach, as host or host:port; "*" alone: any public one."""
 
 
 def _server_name(name: str) -> str:
@@ -156,91 +171,89 @@ McpName = Annotated[str, AfterValidator(_server_name)]
 class Tools(Section):
     """The tools of the agent."""
 
-    exec: Exec = Field(Exec(), description="Shell commands.")
-    bash: BashSettings = Field(BashSettings(), description="The shell on virtual files.")
-    web: WebAccess = Field(WebAccess(), description="Reading the web.")
-    mcp: Mapping[McpName, McpServer] = Field({}, description="MCP servers by name.", repr=False)
+    exec: Exec = Exec()
+    """Shell commands."""
+    bash: BashSettings = BashSettings()
+    """The shell on virtual files."""
+    web: WebAccess = WebAccess()
+    """Reading the web."""
+    mcp: Mapping[McpName, McpServer] = Field({}, repr=False)
+    """MCP servers by name."""
 
 
 class BudgetSettings(Section):
     """Limits on the cost of models, after which the agent stops and asks; null: no limit."""
 
-    run_usd: Usd | None = Field(0.5, description="US dollars for one run; null: no limit.")
-    task_usd: Usd | None = Field(
-        1.0, description="US dollars for one tree of tasks, after which it asks for more; null: no limit."
-    )
-    day_usd: Usd | None = Field(2.0, description="US dollars a day; null: no limit.")
-    month_usd: Usd | None = Field(20.0, description="US dollars a month; null: no limit.")
-    day_tokens: int | None = Field(None, ge=0, description="Tokens a day of models without a price; null: no limit.")
+    run_usd: Usd | None = 0.5
+    """US dollars for one run; null: no limit."""
+    task_usd: Usd | None = 1.0
+    """US dollars for one tree of tasks, after which it asks for more; null: no limit."""
+    day_usd: Usd | None = 2.0
+    """US dollars a day; null: no limit."""
+    month_usd: Usd | None = 20.0
+    """US dollars a month; null: no limit."""
+    day_tokens: int | None = Field(None, ge=0)
+    """Tokens a day of models without a price; null: no limit."""
 
 
 class Reviews(Section):
     """Questions that tasks in the background ask a person."""
 
-    expire: Duration = Field(timedelta(days=7), description="How long one waits for an answer; then its task fails.")
-    remind: Duration | None = Field(
-        timedelta(days=1), description="How long until you are shown it again, and after that again; null: never."
-    )
+    expire: Duration = timedelta(days=7)
+    """How long one waits for an answer; then its task fails."""
+    remind: Duration | None = timedelta(days=1)
+    """How long until you are shown it again, and after that again; null: never."""
 
 
 class LimitSettings(Section):
     """Limits on the resources of the process."""
 
-    memory_mb: int | None = Field(
-        None,
-        ge=128,
-        description="Memory, in MB, above which it sheds load; null: half of what the machine or container has.",
-    )
-    file_mb: int = Field(50, ge=1, le=2_000, description="The largest accepted file, in megabytes.")
-    member_mb: int | None = Field(
-        500, ge=1, description="Space, in MB, for the files of a member or a group; null: no limit."
-    )
+    memory_mb: int | None = Field(None, ge=128)
+    """Memory, in MB, above which it sheds load; null: half of what the machine or container has."""
+    file_mb: int = Field(50, ge=1, le=2_000)
+    """The largest accepted file, in megabytes."""
+    member_mb: int | None = Field(500, ge=1)
+    """Space, in MB, for the files of a member or a group; null: no limit."""
 
 
 class Logs(Section):
     """The log files."""
 
-    keep: Duration | None = Field(None, description="How long to keep log files; null: forever.")
+    keep: Duration | None = None
+    """How long to keep log files; null: forever."""
 
 
 class Retention(Section):
     """How long what is over is kept. Messages, memories, files and the audit trail are never cleared away."""
 
-    keep: Duration | None = Field(
-        timedelta(days=90),
-        ge=timedelta(days=32),
-        description="How long to keep tasks that have ended, with their steps, triggers and deliveries; null: forever.",
-    )
-    thinking: Duration | None = Field(
-        timedelta(days=30), description="How long to keep what models thought before their answers; null: forever."
-    )
+    keep: Duration | None = Field(timedelta(days=90), ge=timedelta(days=32))
+    """How long to keep tasks that have ended, with their steps, triggers and deliveries; null: forever."""
+    thinking: Duration | None = timedelta(days=30)
+    """How long to keep what models thought before their answers; null: forever."""
 
 
 class WebSettings(Section):
     """Where the page and the APIs listen; a change needs a restart."""
 
-    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on (`SUPACLAW_HOST`); needs a restart.")
-    port: int = Field(8787, ge=0, le=65_535, description="Port to listen on (`SUPACLAW_PORT`); needs a restart.")
-    public_url: PublicUrl | None = Field(
-        None, description="Address of a reverse proxy in front (`SUPACLAW_PUBLIC_URL`); null: none; needs a restart."
-    )
-    proxies: Networks = Field(
-        (), description='Networks of a proxy on other machines, such as "10.0.0.0/8"; needs a restart.'
-    )
-    allowed_hosts: tuple[HostName, ...] = Field(
-        (), description='More names that programs reach it by, such as "host.docker.internal"; without port.'
-    )
+    host: str = Field("127.0.0.1", min_length=1)
+    """Address to listen on (`SUPACLAW_HOST`); needs a restart."""
+    port: int = Field(8787, ge=0, le=65_535)
+    """Port to listen on (`SUPACLAW_PORT`); needs a restart."""
+    public_url: PublicUrl | None = None
+    """Address of a reverse proxy in front (`SUPACLAW_PUBLIC_URL`); null: none; needs a restart."""
+    proxies: Networks = ()
+    """Networks of a proxy on other machines, such as "10.0.0.0/8"; needs a restart."""
+    allowed_hosts: tuple[HostName, ...] = ()
+    """More names that programs reach it by, such as "host.docker.internal"; without port."""
 
 
 class DatabaseSettings(Section):
     """Where Postgres is; a change needs a restart."""
 
-    url: SecretStr | None = Field(
-        None, description="DSN of a Postgres 15+ (`SUPACLAW_DATABASE_URL`); null: the embedded one; needs a restart."
-    )
-    secrets: Literal["own", "supabase_vault"] = Field(
-        "own", description="Where new secrets are kept: under the master key, or in Supabase Vault; needs a restart."
-    )
+    url: SecretStr | None = None
+    """DSN of a Postgres 15+ (`SUPACLAW_DATABASE_URL`); null: the embedded one; needs a restart."""
+    secrets: Literal["own", "supabase_vault"] = "own"
+    """Where new secrets are kept: under the master key, or in Supabase Vault; needs a restart."""
 
     @property
     def in_supabase_vault(self) -> bool:
@@ -257,24 +270,29 @@ def _bucket(text: str) -> str:
 class WorkspaceStore(Section):
     """An object store that keeps the workspace the same on several machines."""
 
-    url: Annotated[str, AfterValidator(_bucket)] | None = Field(
-        None, description='A bucket, with a prefix if you like: "s3://bucket/prefix"; null: the local folder only.'
-    )
-    endpoint: HttpUrl | None = Field(None, description="Address of the S3 protocol there; null: Amazon's.")
-    region: str = Field("us-east-1", pattern=r"^[a-z0-9-]+$", description="Region of the bucket.")
-    access_key: SecretStr | None = Field(None, description="Id of the access key.")
-    secret_key: SecretStr | None = Field(None, description="The access key itself.")
-    every: Duration = Field(timedelta(seconds=30), description="Time between two looks for changes.")
+    url: Annotated[str, AfterValidator(_bucket)] | None = None
+    """A bucket, with a prefix if you like: "s3://bucket/prefix"; null: the local folder only."""
+    endpoint: HttpUrl | None = None
+    """Address of the S3 protocol there; null: Amazon's."""
+    region: str = Field("us-east-1", pattern=r"^[a-z0-9-]+$")
+    """Region of the bucket."""
+    access_key: SecretStr | None = None
+    """Id of the access key."""
+    secret_key: SecretStr | None = None
+    """The access key itself."""
+    every: Duration = timedelta(seconds=30)
+    """Time between two looks for changes."""
 
 
 class VoiceSettings(Section):
     """Answers that are also read aloud."""
 
-    reply: VoiceReply = Field(
-        "off", description='When an answer is also a voice message: "off", "voice" for recordings only, or "always".'
-    )
-    model: str | None = Field(None, description="The model that reads aloud, such as `openai/gpt-4o-mini-tts`.")
-    name: str = Field("alloy", min_length=1, description="The voice, as its provider calls it.")
+    reply: VoiceReply = "off"
+    """When an answer is also a voice message: "off", "voice" for recordings only, or "always"."""
+    model: str | None = None
+    """The model that reads aloud, such as `openai/gpt-4o-mini-tts`."""
+    name: str = Field("alloy", min_length=1)
+    """The voice, as its provider calls it."""
 
     @model_validator(mode="after")
     def _has_model(self) -> Self:
@@ -289,44 +307,68 @@ HookKind = Literal["answer.sent", "task.ended", "review.asked", "budget.reached"
 class HookSettings(Section):
     """A program that is told what happens, by signed Standard Webhooks."""
 
-    url: HttpUrl = Field(description="Where to post; in a private network `net.private_allow` must name it, too.")
-    secret: SecretStr = Field(min_length=8, description='The key of the signatures: "whsec_" and base64.')
-    events: tuple[HookKind, ...] = Field(get_args(HookKind), description="What it is told.")
-    content: bool = Field(False, description="Whether it gets the words too, not only ids and numbers.")
+    url: HttpUrl
+    """Where to post; in a private network `net.private_allow` must name it, too."""
+    secret: SecretStr = Field(min_length=8)
+    """The key of the signatures: "whsec_" and base64."""
+    events: tuple[HookKind, ...] = get_args(HookKind)
+    """The events that it is told."""
+    content: bool = False
+    """Whether it gets the words too, not only ids and numbers."""
 
 
 class UpdateSettings(Section):
     """Newer versions."""
 
-    check: bool = Field(False, description="Whether `supaclaw doctor` and Health look for a newer version.")
+    check: bool = False
+    """Whether `supaclaw doctor` and Health look for a newer version."""
 
 
 class Config(Section):
     """The whole of config.json."""
 
-    owner: Owner = Field(Owner(), description="The agent's owner.")
-    models: ModelSettings = Field(ModelSettings(), description="Which models answer.")
-    channels: Mapping[str, JsonSection] = Field(
-        {}, description="Messengers by name, each with its own settings.", repr=False
-    )
-    voice: VoiceSettings = Field(VoiceSettings(), description="Answers that are also read aloud.")
-    heartbeat: HeartbeatSettings = Field(HeartbeatSettings(), description="Periodic checks by the agent.")
-    compaction: Compaction = Field(Compaction(), description="When a long conversation is summarised.")
-    checkpoints: CheckpointSettings = Field(CheckpointSettings(), description="Checkpoints of the workspace.")
-    backup: BackupSettings = Field(BackupSettings(), description="Backups that the gateway makes by itself.")
-    workspace: WorkspaceStore = Field(WorkspaceStore(), description="The workspace on several machines.")
-    tools: Tools = Field(Tools(), description="What the agent may use.")
-    hooks: Mapping[str, HookSettings] = Field({}, description="Programs that are told what happens, by name.")
-    triggers: Mapping[SourceName, SignedSource] = Field({}, description="Programs that sign their triggers, by name.")
-    net: Net = Field(Net(), description="What may be reached in private networks.")
-    budgets: BudgetSettings = Field(BudgetSettings(), description="Limits on the cost of models.")
-    reviews: Reviews = Field(Reviews(), description="Questions that tasks ask a person.")
-    limits: LimitSettings = Field(LimitSettings(), description="Limits on the resources of the process.")
-    logs: Logs = Field(Logs(), description="The log files.")
-    retention: Retention = Field(Retention(), description="How long what is over is kept.")
-    update: UpdateSettings = Field(UpdateSettings(), description="Newer versions.")
-    web: WebSettings = Field(WebSettings(), description="Where the page and the APIs listen.")
-    database: DatabaseSettings = Field(DatabaseSettings(), description="Where Postgres is.")
+    owner: Owner = Owner()
+    """The agent's owner."""
+    models: ModelSettings = ModelSettings()
+    """Which models answer."""
+    channels: Mapping[str, JsonSection] = Field({}, repr=False)
+    """Messengers by name, each with its own settings."""
+    voice: VoiceSettings = VoiceSettings()
+    """Answers that are also read aloud."""
+    heartbeat: HeartbeatSettings = HeartbeatSettings()
+    """Periodic checks by the agent."""
+    compaction: Compaction = Compaction()
+    """When a long conversation is summarised."""
+    checkpoints: CheckpointSettings = CheckpointSettings()
+    """Checkpoints of the workspace."""
+    backup: BackupSettings = BackupSettings()
+    """Backups that the gateway makes by itself."""
+    workspace: WorkspaceStore = WorkspaceStore()
+    """The workspace on several machines."""
+    tools: Tools = Tools()
+    """The tools of the agent."""
+    hooks: Mapping[str, HookSettings] = {}
+    """Programs that are told what happens, by name."""
+    triggers: Mapping[SourceName, SignedSource] = {}
+    """Programs that sign their triggers, by name."""
+    net: Net = Net()
+    """Hosts in private networks that may be reached."""
+    budgets: BudgetSettings = BudgetSettings()
+    """Limits on the cost of models."""
+    reviews: Reviews = Reviews()
+    """Questions that tasks ask a person."""
+    limits: LimitSettings = LimitSettings()
+    """Limits on the resources of the process."""
+    logs: Logs = Logs()
+    """The log files."""
+    retention: Retention = Retention()
+    """How long what is over is kept."""
+    update: UpdateSettings = UpdateSettings()
+    """Newer versions."""
+    web: WebSettings = WebSettings()
+    """Where the page and the APIs listen."""
+    database: DatabaseSettings = DatabaseSettings()
+    """Where Postgres is."""
 
 
 _REFERENCE: JsonValue = {"type": "string", "pattern": "^\\$(env|secret):.+"}

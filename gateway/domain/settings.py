@@ -12,7 +12,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     SecretStr,
     StringConstraints,
@@ -85,20 +84,19 @@ PrivateEntry = Annotated[str, AfterValidator(_checked_entry)]
 """An entry as written in the configuration."""
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Section(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
+    """Base of every section: frozen; unknown keys are errors. A key's docstring is its description in the schema."""
 
 
-class Params(_Settings):
+class Params(Section):
     """Sampling parameters; null: not sent, the provider decides."""
 
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
-        0.7, description="Sampling temperature, 0 to 2; null: the provider's default."
-    )
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        1.0, description="Nucleus sampling (top-p), above 0, up to 1; null: the provider's default."
-    )
-    max_output_tokens: int = Field(4096, ge=1, description="The maximum length of an answer, in tokens.")
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.7
+    """Sampling temperature, 0 to 2; null: the provider's default."""
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = 1.0
+    """Nucleus sampling (top-p), above 0, up to 1; null: the provider's default."""
+    max_output_tokens: int = Field(4096, ge=1)
+    """The maximum length of an answer, in tokens."""
 
 
 ThinkingLevel = Literal["off", "low", "medium", "high"]
@@ -119,62 +117,52 @@ class CallParams(Params):
     thinking: ThinkingLevel | None = None
 
 
-class ProviderSettings(_Settings):
+class ProviderSettings(Section):
     """How to reach one provider; defaults come from the environment and the provider's usual address."""
 
-    api_key: SecretStr | None = Field(
-        None, description="The provider's key; null reads its usual environment variable."
-    )
-    base_url: HttpUrl | None = Field(None, description="Where the provider's API is; null means its public address.")
-    default_model: str | None = Field(
-        None, min_length=1, description="Its model for `auto`, and for an agent that names the provider only."
-    )
-    enabled: bool = Field(True, description="false: none of its models is asked.")
-    context_window: int | None = Field(
-        None,
-        ge=2048,
-        description="Tokens of context of its models; null: as a local server says, or as they are known.",
-    )
+    api_key: SecretStr | None = None
+    """The provider's key; null reads its usual environment variable."""
+    base_url: HttpUrl | None = None
+    """Where the provider's API is; null means its public address."""
+    default_model: str | None = Field(None, min_length=1)
+    """Its model for `auto`, and for an agent that names the provider only."""
+    enabled: bool = True
+    """false: none of its models is asked."""
+    context_window: int | None = Field(None, ge=2048)
+    """Tokens of context of its models; null: as a local server says, or as they are known."""
 
 
 ModelName = Annotated[str, StringConstraints(strip_whitespace=True)]
 
 
-class ModelSettings(_Settings):
+class ModelSettings(Section):
     """Which models answer, in which order, and how to reach them."""
 
-    primary: ModelName = Field(
-        "auto", min_length=1, description='`provider/model`, or "auto" to take what is connected.'
-    )
-    fallbacks: tuple[ModelName, ...] = Field((), description="Models to try, in order, when the primary fails.")
-    params: Params = Field(default_factory=Params, description="Sampling parameters, sent to every model.")
-    thinking: ThinkingLevel | None = Field(
-        None, description="How much models think: off, low, medium or high; null: as each does by itself."
-    )
-    members: tuple[str, ...] = Field(
-        (), description="Models that members may choose in their chats with /model; empty: none."
-    )
-    providers: Mapping[str, ProviderSettings] = Field(
-        default_factory=dict, description="Keys and addresses by model prefix, such as `openai` or `ollama`."
-    )
-    engine: Literal["auto", "litellm"] = Field(
-        "auto", description='"litellm" sends every call through litellm; "auto" only those that need it.'
-    )
-    embedding: ModelName = Field(
-        "local",
-        description='The embedding model for search by meaning: "local", "litellm:<provider>/<model>", or "none".',
-    )
+    primary: ModelName = Field("auto", min_length=1)
+    """`provider/model`, or "auto" to take what is connected."""
+    fallbacks: tuple[ModelName, ...] = ()
+    """Models to try, in order, when the primary fails."""
+    params: Params = Field(default_factory=Params)
+    """Sampling parameters, sent to every model."""
+    thinking: ThinkingLevel | None = None
+    """How much models think: off, low, medium or high; null: as each does by itself."""
+    members: tuple[str, ...] = ()
+    """Models that members may choose in their chats with /model; empty: none."""
+    providers: Mapping[str, ProviderSettings] = Field(default_factory=dict)
+    """Keys and addresses by model prefix, such as `openai` or `ollama`."""
+    engine: Literal["auto", "litellm"] = "auto"
+    """ "litellm" sends every call through litellm; "auto" only those that need it."""
+    embedding: ModelName = "local"
+    """The embedding model for search by meaning: "local", "litellm:<provider>/<model>", or "none"."""
     summary: ModelName | None = Field(
         None,
         description="The model that writes summaries; null means the primary for conversations that go on, "
         "a cheap one of its provider for those that have ended.",
     )
-    transcription: ModelName | None = Field(
-        None, description="The model that transcribes recordings, such as `openai/whisper-1`; null: none."
-    )
-    transcription_fallbacks: tuple[ModelName, ...] = Field(
-        (), description="Models to try, in order, when the one for transcription fails."
-    )
+    transcription: ModelName | None = None
+    """The model that transcribes recordings, such as `openai/whisper-1`; null: none."""
+    transcription_fallbacks: tuple[ModelName, ...] = ()
+    """Models to try, in order, when the one for transcription fails."""
 
     @field_validator("embedding")
     @classmethod
@@ -194,7 +182,7 @@ PlatformId = Annotated[str, BeforeValidator(_id_as_text, json_schema_input_type=
 """The platform's id of a person or chat; a number is converted to a string."""
 
 
-class ChannelSettings(BaseModel):
+class ChannelSettings(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True):
     """Base of every channel's settings; patterns match the ids of a person and a group, `IDS` says how they look.
 
     `VARIABLES` are the environment variables that people expect, and the field that each one sets. `STEPS` says how a
@@ -210,17 +198,14 @@ class ChannelSettings(BaseModel):
     IDS: ClassVar[str] = ""
     VARIABLES: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    enabled: bool = Field(True, description="false turns the channel off.")
-    access: AccessMode = Field("allowlist", description="Who gets answers: owner, allowlist, pairing or open.")
-    allow: tuple[PlatformId, ...] = Field(
-        (), description='Allow list: platform ids of people and groups; "*" allows anyone.'
-    )
-    groups: GroupMode = Field(
-        "mention",
-        description='In groups: "mention" answers what names or replies to the agent, "all" everything, "off" nothing.',
-    )
+    enabled: bool = True
+    """false turns the channel off."""
+    access: AccessMode = "allowlist"
+    """The people who get answers: owner, allowlist, pairing or open."""
+    allow: tuple[PlatformId, ...] = ()
+    """Allow list: platform ids of people and groups; "*" allows anyone."""
+    groups: GroupMode = "mention"
+    """In groups: "mention" answers what names or replies to the agent, "all" everything, "off" nothing."""
 
     @field_validator("allow")
     @classmethod

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from gateway.domain.conversation.tools import look_of
 from gateway.domain.errors import SupaclawError
@@ -25,10 +25,8 @@ class BadAgent(SupaclawError):
     """A file that describes no agent; the text says why, in one line."""
 
 
-class AgentSkill(BaseModel):
+class AgentSkill(BaseModel, frozen=True, extra="forbid"):
     """A skill of an agent; those of higher priority are named first."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     priority: int = Field(5, ge=0, le=10)
@@ -38,10 +36,8 @@ def _named(value: object) -> object:
     return {"name": value} if isinstance(value, str) else value
 
 
-class AgentHead(BaseModel):
+class AgentHead(BaseModel, frozen=True, extra="forbid"):
     """The head of an agent file; without `tools` or `skills` the agent has all of its person's."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1, max_length=MAX_NAME)
     description: str = Field(min_length=1, max_length=1_024)

@@ -4,22 +4,21 @@ import asyncio
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TypeAlias
 
 from gateway.domain.conversation.model import PromptPart
 from gateway.domain.principals import Label
 from gateway.domain.time import is_zone
 from gateway.domain.work.tasks import QUIET
+from gateway.workspace.files.disk import FileState
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 
 MAX_PERSONA_CHARS = 20_000
 MAX_PERSONA_BYTES = 1024 * 1024
 """A longer file is not read at all, for it is hashed while a turn waits."""
-
-_Stamp: TypeAlias = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Persona:
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
-        self._read: Callable[[Workspace, str, _Stamp], PersonaFile] = lru_cache(maxsize=64)(_read)
+        self._read: Callable[[Workspace, str, FileState], PersonaFile] = lru_cache(maxsize=64)(_read)
 
     def load(self, user: Workspace | None = None) -> PersonaText:
         """The texts as they are now; a member's USER.md comes from the member's own files, given as `user`.
@@ -67,8 +66,8 @@ class Persona:
 
     def _file(self, workspace: Workspace, name: str) -> PersonaFile:
         for path in (name, f".agents/{name}"):
-            if stamp := _stamp(workspace, path):
-                return self._read(workspace, path, stamp)
+            with suppress(OSError):
+                return self._read(workspace, path, FileState.of(os.lstat(workspace.root / path)))
         return PersonaFile()
 
 
@@ -79,15 +78,7 @@ def clipped(text: str, path: str, most: int) -> str:
     return f"{text[:most]}\n\n[{path} is cut here: only its first {most:,} characters are shown.]"
 
 
-def _stamp(workspace: Workspace, path: str) -> _Stamp | None:
-    try:
-        status = os.stat(workspace.root / path, follow_symlinks=False)
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def _read(workspace: Workspace, path: str, _stamp: _Stamp) -> PersonaFile:
+def _read(workspace: Workspace, path: str, _state: FileState) -> PersonaFile:
     try:
         found = workspace.head(path, MAX_PERSONA_CHARS * 4, MAX_PERSONA_BYTES)
     except WorkspaceError as error:

@@ -10,7 +10,7 @@ import re
 import stat
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -18,8 +18,8 @@ from typing import TypeAlias
 import structlog
 
 from gateway.domain.files import locked_parts
-from gateway.workspace.files.access import FOLDER_FLAGS, new_file, open_file, open_folder, replacing, temporary_name
-from gateway.workspace.files.disk import walk
+from gateway.workspace.files.access import new_file, open_file, open_folder, replacing, temporary_name
+from gateway.workspace.files.disk import FileState, walk
 from gateway.workspace.files.pages import read_bytes
 from gateway.workspace.files.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError, WorkspacePath, folded
 from gateway.workspace.files.tree import Workspace
@@ -31,7 +31,11 @@ REPLACED_MARK = ".replaced-"
 def put_back(root: Path, path: str, data: bytes, mode: int, mtime_ns: int) -> None:
     """Make the file anew and rename it into its place, for its inode may be linked elsewhere. Raises `OSError`."""
     *parents, name = path.split("/")
-    with _entered(root, parents) as folder:
+    os.chmod(root, stat.S_IMODE(root.stat().st_mode) | stat.S_IRWXU)
+    for depth, parent in enumerate(parents):
+        with open_folder(root, tuple(parents[:depth])) as above:
+            _make_usable(above, parent)
+    with open_folder(root, tuple(parents)) as folder:
         _move_aside(folder, name, keeps=stat.S_ISREG)
         with replacing(folder, name) as draft:
             with new_file(folder, draft, mode) as file:
@@ -40,25 +44,14 @@ def put_back(root: Path, path: str, data: bytes, mode: int, mtime_ns: int) -> No
             os.utime(draft, ns=(mtime_ns, mtime_ns), dir_fd=folder, follow_symlinks=False)
 
 
-@contextmanager
-def _entered(root: Path, parents: list[str]) -> Iterator[int]:
-    """Open the folder of a file; one that is missing or something else is made, one that is closed is opened."""
-    os.chmod(root, stat.S_IMODE(root.stat().st_mode) | stat.S_IRWXU)
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        for part in parents:
-            _move_aside(folder, part, keeps=stat.S_ISDIR)
-            with suppress(FileExistsError):
-                os.mkdir(part, 0o777, dir_fd=folder)
-            status = os.stat(part, dir_fd=folder, follow_symlinks=False)
-            if status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-                os.chmod(part, stat.S_IMODE(status.st_mode) | stat.S_IRWXU, dir_fd=folder)
-            below = os.open(part, FOLDER_FLAGS, dir_fd=folder)
-            os.close(folder)
-            folder = below
-        yield folder
-    finally:
-        os.close(folder)
+def _make_usable(above: int, name: str) -> None:
+    """Make a folder that is missing or something else; give its owner the rights to one that is closed."""
+    _move_aside(above, name, keeps=stat.S_ISDIR)
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o777, dir_fd=above)
+    status = os.stat(name, dir_fd=above, follow_symlinks=False)
+    if status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.chmod(name, stat.S_IMODE(status.st_mode) | stat.S_IRWXU, dir_fd=above)
 
 
 def _move_aside(folder: int, name: str, *, keeps: Callable[[int], bool]) -> None:
@@ -136,7 +129,7 @@ class LockKeeper:
         self._there: set[tuple[str, int]] | None = None
         """Instructions by path and kind, without folders, as they were when a command began; None: none runs."""
         self._kept: dict[str, LockedFile] = {}
-        self._plain: dict[str, tuple[int, ...]] = {}
+        self._plain: dict[str, FileState] = {}
         """Files without markers, and how they looked then."""
 
     @property
@@ -146,7 +139,7 @@ class LockKeeper:
 
     def find(self) -> None:
         """Look for files with markers that aren't known yet."""
-        plain: dict[str, tuple[int, ...]] = {}
+        plain: dict[str, FileState] = {}
         for path, state in _files(self._root):
             made = self._there is not None and _is_instructions(path)
             if path not in self._kept and self._plain.get(path) != state and not made:
@@ -271,7 +264,7 @@ def _look(root: Path, path: str) -> LockedFile | None:
     return None
 
 
-def _files(root: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _files(root: Path) -> Iterator[tuple[str, FileState]]:
     """Yield the files that are looked through, by path, with what a write to them changes."""
     seen = 0
     for folder, folders, names in os.walk(root):
@@ -285,8 +278,7 @@ def _files(root: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
             with suppress(OSError):
                 status = os.lstat(os.path.join(folder, name))
                 if status.st_size <= MAX_LOCKED_BYTES:
-                    state = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-                    yield "/".join((*parts, name)), state
+                    yield "/".join((*parts, name)), FileState.of(status)
 
 
 def _searched(parts: tuple[str, ...]) -> bool:

@@ -1,10 +1,8 @@
-import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from channels.slack.channel import Slack
 from channels.slack.facts import MAX_FACTS, CachedFacts, put_newest
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import TryAgainLater
@@ -48,8 +46,8 @@ def test_the_newest_are_kept() -> None:
 
 
 async def test_what_made_room_is_gone_from_the_database_too(database: Database) -> None:
+    await StoredFacts(database, "slack").save({f"old {number}": "" for number in range(MAX_FACTS)})
     found = await kept(database)
-    await found.add({f"old {number}": "" for number in range(MAX_FACTS)})
     await found.note("new", "1")
     again = await kept(database)
     assert (again.get("old 0"), again.get("old 1"), again.get("new")) == (None, "", "1")
@@ -83,52 +81,6 @@ async def test_nothing_grows_that_could_not_be_found_again_after_a_crash(platfor
     assert await channel.draft(THREAD, 1, "It is growing")
     await channel.close()
     assert f"stream {THREAD.chat} {THREAD.thread}" in await facts.load()
-
-
-class TestImport:
-    """Of the file in which older gateways kept it."""
-
-    @pytest.fixture
-    async def channel(self, platform: FakeSlack, tmp_path: Path) -> AsyncIterator[Slack]:
-        channel = slack_on(platform, Log(), tmp_path)
-        yield channel
-        await channel.close()
-
-    async def test_it_is_imported_once_and_what_is_newer_wins(self, channel: Slack, tmp_path: Path) -> None:
-        facts = FactsInFile(tmp_path / "facts.json")
-        await facts.save({"thread C1 1.1": "9.9 U2"})
-        old = {
-            "thread C1 1.1": "1.1 U1",
-            "stream C1 1.1": "1.0",
-            "reply C1": "https://hooks.slack.com/secret",
-            "x": "\0",
-        }
-        (tmp_path / "kept.json").write_text(json.dumps(old))
-        await channel.open()
-
-        stored = await facts.load()
-        assert (stored["thread C1 1.1"], stored["stream C1 1.1"]) == ("9.9 U2", "1.0")
-        assert "secret" not in json.dumps(dict(stored))
-        assert channel._replies._address(Address("slack", "T1", "C1")) == old["reply C1"]
-        assert not (tmp_path / "kept.json").exists()
-
-    async def test_a_file_stays_until_its_content_is_stored(self, channel: Slack, tmp_path: Path) -> None:
-        (tmp_path / "kept.json").write_text('{"thread C1 1.1": "1.1 U1"}')
-        await channel._facts.load()
-        assert isinstance(channel.facts, FactsInFile)
-        channel.facts.down = True
-        with pytest.raises(TryAgainLater):
-            await channel.open()
-        assert (tmp_path / "kept.json").exists()
-        channel.facts.down = False
-        await channel.open()
-        assert (await channel.facts.load(), (tmp_path / "kept.json").exists()) == ({"thread C1 1.1": "1.1 U1"}, False)
-
-    @pytest.mark.parametrize("content", [b"", b"[1]", b"{", b"\xff", b"[" * 100_000])
-    async def test_a_broken_file_is_an_empty_one(self, channel: Slack, tmp_path: Path, content: bytes) -> None:
-        (tmp_path / "kept.json").write_bytes(content)
-        await channel.open()
-        assert not (tmp_path / "facts.json").exists()
 
 
 async def test_an_address_to_answer_at_is_stored_sealed(platform: FakeSlack, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def slack_on(platform: FakeSlack, log: Log, data: Path, **settings: Any) -> Slac
         "facts": FactsInFile(data / "facts.json"),
     }
     client = Client(platform.bot_token, platform.app_token, platform.url)
-    return Slack(client, log=log, data=data, **(given | settings))
+    return Slack(client, log=log, **(given | settings))
 
 
 @asynccontextmanager

@@ -2,9 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from heapq import heappop, heappush
-from itertools import count
 from typing import cast
 
 from gateway.background.cpu.executor import Cpu
@@ -26,17 +23,6 @@ Model = Callable[[str, list[str]], Json]
 """The type of `e5.vectors`, which runs in the child process, never here."""
 
 
-@dataclass(order=True, slots=True)
-class _Piece:
-    """A few texts to embed together; queries have rank 0 and go first."""
-
-    rank: int
-    number: int
-    prefix: str = field(compare=False)
-    texts: list[str] = field(compare=False)
-    vectors: asyncio.Future[tuple[Vector, ...]] = field(compare=False)
-
-
 class LocalEmbedder:
     """Implements `Embedder`. The first use starts the process, which ends after some idle minutes."""
 
@@ -48,73 +34,56 @@ class LocalEmbedder:
         self._patience = patience
         self._seconds = seconds
         self._loaded = False
+        self._closed = False
         self._cpu = Cpu(idle_seconds=IDLE_SECONDS)
-        self._waiting: list[_Piece] = []
-        self._numbers = count()
-        self._work: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+        self._work: asyncio.Task[tuple[Vector, ...]] | None = None
 
     async def query(self, text: str, /) -> Vector:
         """Embed a query; raises `EmbeddingUnavailable` if that takes too long. Loading continues for the next query."""
         patience = self._patience or (QUERY_SECONDS if self._loaded and self._cpu.is_running else LOADING_SECONDS)
         try:
             async with asyncio.timeout(patience):
-                [vector] = await self._ask(0, e5.QUERY, [text])
+                [vector] = await self._ask(e5.QUERY, [text])
         except TimeoutError:
             told = f"the embedding model is being loaded or busy (no answer within {patience:g} seconds)"
             raise EmbeddingUnavailable(told) from None
         return vector
 
     async def passages(self, texts: Sequence[str], /) -> tuple[Vector, ...]:
-        """Embed the texts in small batches, so that queries can go in between."""
+        """Embed the texts in small batches, each in turn, so that queries go in between."""
         found: list[Vector] = []
         for piece in _pieces(texts):
-            found += await self._ask(1, e5.PASSAGE, piece)
+            found += await self._ask(e5.PASSAGE, piece)
         return tuple(found)
 
     async def close(self) -> None:
         """End the process; waiting pieces fail."""
-        if self._work is not None:
-            self._work.cancel()
-            await asyncio.wait([self._work])
+        self._closed = True
         await self._cpu.close()
-        while self._waiting:
-            _fail(self._waiting.pop(), EmbeddingUnavailable("the gateway stops"))
+        if self._work is not None:
+            await asyncio.wait([self._work])
 
-    async def _ask(self, rank: int, prefix: str, texts: list[str]) -> tuple[Vector, ...]:
-        """Queue a piece and await its vectors. Cancelling removes it from the queue, unless it is being embedded."""
-        piece = _Piece(rank, next(self._numbers), prefix, texts, asyncio.get_running_loop().create_future())
-        heappush(self._waiting, piece)
-        if self._work is None or self._work.done():
-            self._work = asyncio.create_task(self._run(), name="embedding")
-        return await piece.vectors
+    async def _ask(self, prefix: str, texts: list[str]) -> tuple[Vector, ...]:
+        """Embed a piece in its turn. Cancelling gives up the turn; a piece that is being embedded goes on."""
+        async with self._turn:
+            if self._work is not None:
+                await asyncio.wait([self._work])
+            self._work = asyncio.create_task(self._embed(prefix, texts), name="embedding")
+            return await asyncio.shield(self._work)
 
-    async def _run(self) -> None:
-        while self._waiting:
-            piece = heappop(self._waiting)
-            if not piece.vectors.done():
-                await self._embed(piece)
-
-    async def _embed(self, piece: _Piece) -> None:
+    async def _embed(self, prefix: str, texts: list[str]) -> tuple[Vector, ...]:
+        if self._closed:
+            raise EmbeddingUnavailable("the gateway stops")
         self._loaded = self._loaded and self._cpu.is_running
         try:
-            found = await self._cpu.run(self._model, piece.prefix, cast("Json", piece.texts), seconds=self._seconds)
-            vectors = check_vectors("the embedding model", _numbers(found), len(piece.texts), e5.DIMENSIONS)
-        except asyncio.CancelledError:
-            _fail(piece, EmbeddingUnavailable("the gateway stops"))
-            raise
-        except EmbeddingUnavailable as exc:
-            _fail(piece, exc)
+            found = await self._cpu.run(self._model, prefix, cast("Json", texts), seconds=self._seconds)
         except (SupaclawError, OSError) as exc:
-            _fail(piece, EmbeddingUnavailable(f"the embedding model failed: {exc}"))
-        else:
-            self._loaded = True
-            if not piece.vectors.done():
-                piece.vectors.set_result(vectors)
-
-
-def _fail(piece: _Piece, error: EmbeddingUnavailable) -> None:
-    if not piece.vectors.done():
-        piece.vectors.set_exception(error)
+            why = "the gateway stops" if self._closed else f"the embedding model failed: {exc}"
+            raise EmbeddingUnavailable(why) from exc
+        vectors = check_vectors("the embedding model", _numbers(found), len(texts), e5.DIMENSIONS)
+        self._loaded = True
+        return vectors
 
 
 def _numbers(found: Json) -> Sequence[Sequence[float]]:

@@ -2,7 +2,7 @@
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from gateway.background.budgets import BackgroundModel
 from gateway.background.cpu.extraction import TextExtraction
 from gateway.background.upkeep.heartbeat import HeartbeatHalt
 from gateway.background.worker import Runner
-from gateway.domain.conversation.model import Usage
+from gateway.domain.conversation.model import Reply, Usage
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.settings import VoiceReply
 from gateway.domain.work.tasks import Claim, Status
@@ -25,8 +25,9 @@ from gateway.flow.trees.node import AgentModel
 from gateway.flow.turn.loop import SizedModel
 from gateway.flow.turn.runner import AgentParts
 from gateway.flow.unattended.schedule_results import DeliveryFollowUp
+from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
-from gateway.store.work import tasks
+from gateway.store.work import steps, tasks
 
 OUT_OF_ATTEMPTS = "out of attempts"
 """The error of a task whose attempts are used up."""
@@ -107,6 +108,20 @@ class Job:
     async def give_up(self, run: Claim) -> None:
         """End the task."""
         await self.engine.database.run(lambda tx: tasks.finish(tx, run, Status.FAILED, error=OUT_OF_ATTEMPTS))
+
+    async def complete(
+        self, run: Claim, replies: Iterable[Reply | None], store: Callable[[Connection], Awaitable[None]]
+    ) -> None:
+        """End the task with what it stores, and record the calls of models; all or nothing. Raises `RunLost`."""
+
+        async def end(tx: Connection) -> None:
+            await tasks.hold(tx, run)
+            for reply in filter(None, replies):
+                await steps.model_called(tx, run, reply)
+            await store(tx)
+            await tasks.finish(tx, run, Status.COMPLETED)
+
+        await self.engine.database.run(end)
 
 
 def discover(parts: JobParts) -> dict[str, Runner]:

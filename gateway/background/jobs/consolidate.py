@@ -7,14 +7,13 @@ import structlog
 
 from gateway.agent.memory.search import recall_limit
 from gateway.background.budgets import BackgroundModel
-from gateway.background.jobs import OUT_OF_ATTEMPTS, JobParts
+from gateway.background.jobs import OUT_OF_ATTEMPTS, Job, JobParts
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.model import Reply
 from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.domain.memory.memories import Kind
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
-from gateway.flow.engine import Engine
 from gateway.memory.consolidation import (
     ConsolidationVerdict,
     ShownMemories,
@@ -26,7 +25,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.memory import consolidation, memories
 from gateway.store.memory.consolidation import ConsolidationInput
 from gateway.store.people import principals
-from gateway.store.work import steps, tasks
+from gateway.store.work import tasks
 
 log = structlog.get_logger(__name__)
 
@@ -39,10 +38,9 @@ class _Judged:
 
 
 @dataclass(slots=True)
-class Consolidate:
+class Consolidate(Job):
     """Asks once for each label, so that a text only decides about memories that are trusted no more than itself."""
 
-    engine: Engine
     model: BackgroundModel
 
     async def run(self, run: Claim) -> None:
@@ -57,14 +55,10 @@ class Consolidate:
         self.engine.failpoints.reach(Step.MEMORY_JUDGED)
 
         async def store(tx: Connection) -> None:
-            await tasks.hold(tx, run)
-            for one in judged:
-                await steps.model_called(tx, run, one.reply)
             await _apply(tx, run.principal_id, judged, changed)
             await consolidation.done(tx, run.principal_id, changed.upto if len(judged) == len(asked) else None)
-            await tasks.finish(tx, run, Status.COMPLETED)
 
-        await self.engine.database.run(store)
+        await self.complete(run, [one.reply for one in judged], store)
 
     async def give_up(self, run: Claim) -> None:
         """End the task as failed; tomorrow's task tries again."""

@@ -6,12 +6,11 @@ from gateway.agent.conversation.context import safe_line
 from gateway.background.budgets import BackgroundModel
 from gateway.background.jobs import Job, JobParts
 from gateway.domain.conversation.model import Prompt, Reply, SystemMessage, UserMessage
-from gateway.domain.work.tasks import Claim, Status
+from gateway.domain.work.tasks import Claim
 from gateway.flow.files.workspaces import Workspaces
 from gateway.store.connection.pool import Connection
 from gateway.store.files import files
 from gateway.store.files.files import FileRow
-from gateway.store.work import steps, tasks
 from gateway.tools import file_content, file_picture
 from gateway.workspace.files.tree import Workspace
 
@@ -40,14 +39,10 @@ class Describe(Job):
         reply = await self._asked(run, file) if file else None
 
         async def store(tx: Connection) -> None:
-            await tasks.hold(tx, run)
-            if file is not None and reply is not None:
-                await steps.model_called(tx, run, reply)
-                if line := safe_line(reply.text.strip().partition("\n")[0], MAX_CHARS):
-                    await files.describe(tx, file.id, line)
-            await tasks.finish(tx, run, Status.COMPLETED)
+            if file and reply and (line := safe_line(reply.text.strip().partition("\n")[0], MAX_CHARS)):
+                await files.describe(tx, file.id, line)
 
-        await self.engine.database.run(store)
+        await self.complete(run, [reply], store)
 
     async def _asked(self, run: Claim, file: FileRow) -> Reply | None:
         if (model := self.model.connected()) is None:

@@ -23,7 +23,7 @@ from gateway.domain.ids import SessionId
 from gateway.domain.json import Json
 from gateway.domain.memory.memories import NewMemory
 from gateway.domain.principals import Label
-from gateway.domain.work.tasks import Claim, Status
+from gateway.domain.work.tasks import Claim
 from gateway.flow.turn.compaction import remember
 from gateway.flow.turn.loop import MIN_PROMPT_TOKENS
 from gateway.store.connection.pool import Connection
@@ -31,7 +31,7 @@ from gateway.store.files import attachments
 from gateway.store.memory import memories
 from gateway.store.transcript import messages, sessions
 from gateway.store.transcript.messages import MessageRow
-from gateway.store.work import steps, tasks
+from gateway.store.work import tasks
 
 FEWEST_QUESTIONS = 2
 """Shorter conversations keep their last messages; no summary could be shorter."""
@@ -68,14 +68,10 @@ class Summarise(Job):
         made = await asyncio.to_thread(_made, ended.what, reply) if ended else {}
 
         async def store(tx: Connection) -> None:
-            await tasks.hold(tx, run)
-            if reply is not None:
-                await steps.model_called(tx, run, reply)
             if ended is not None:
                 await _store(tx, run, ended, made)
-            await tasks.finish(tx, run, Status.COMPLETED)
 
-        await self.engine.database.run(store)
+        await self.complete(run, [reply], store)
 
     async def _ended(self, run: Claim) -> _Ended | None:
         """The conversation to summarise; None if it is too short."""

@@ -6,7 +6,7 @@ Each batch is one transaction, and the rows say what is left to do: a killed job
 import asyncio
 import os
 import stat
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -18,16 +18,17 @@ import structlog
 
 from gateway.config.failpoints import Step
 from gateway.domain.ids import MessageId, PrincipalId
-from gateway.domain.memory.memories import Embedder, EmbeddingUnavailable, Vector
+from gateway.domain.memory.memories import Embedder, EmbeddingUnavailable
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.flow.engine import Engine
 from gateway.flow.secrets.guard import Clean
+from gateway.llm.embedding.remote import check_vectors
 from gateway.memory.lexemes import passages
 from gateway.store.connection.pool import Connection
 from gateway.store.memory import indexing, vectors
 from gateway.store.memory.indexing import PendingIndexing, pending
-from gateway.store.memory.vectors import UnembeddedMemory, VectorModel
+from gateway.store.memory.vectors import VectorModel
 from gateway.store.people import principals
 from gateway.workspace.files.disk import FoundFile, walk
 from gateway.workspace.files.paths import INSTRUCTIONS, READ_ONLY, WorkspaceError
@@ -231,8 +232,8 @@ class Indexing:
         rows = await self.engine.database.read(lambda conn: vectors.list_unembedded(conn, EMBED_BATCH))
         if not rows:
             return False
-        made = await embedder.passages([row.text for row in rows])
-        _check_vectors(model, rows, made)
+        found = await embedder.passages([row.text for row in rows])
+        made = check_vectors(model.name, found, len(rows), model.dimensions)
         return await self.engine.database.run(lambda tx: vectors.put(tx, model, rows, made)) > 0
 
     async def _finish(self, model: VectorModel) -> bool:
@@ -255,13 +256,3 @@ class Indexing:
         if why != self._last_warning:
             log.warning("memory.not_embedded", why=why, effect="memory is searched by words")
         self._last_warning = why
-
-
-def _check_vectors(model: VectorModel, rows: Sequence[UnembeddedMemory], made: Sequence[Vector]) -> None:
-    """Raise `ValueError` unless there is one vector of the right size for each row."""
-    lengths = {len(vector) for vector in made}
-    if len(made) != len(rows) or lengths != {model.dimensions}:
-        raise ValueError(
-            f"{model.name} answered {len(rows)} texts with {len(made)} vectors of {sorted(lengths)} dimensions, "
-            f"and {model.dimensions} were expected; check models.embedding"
-        )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import BaseModel, ValidationInfo, field_validator
 
 from gateway.domain.conversation.model import Image
 from gateway.domain.ids import AddressId, SessionId, TaskId
@@ -15,10 +15,8 @@ from gateway.domain.principals import Label
 Arguments = TypeVar("Arguments", bound=BaseModel)
 
 
-class ToolArguments(BaseModel):
+class ToolArguments(BaseModel, extra="forbid", frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True):
     """Arguments as models send them: a blank string counts as not given, but where something must be said."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True)
 
     @field_validator("*", mode="before")
     @classmethod

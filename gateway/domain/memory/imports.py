@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from gateway.domain.memory.memories import Category
 from gateway.domain.principals import Label
@@ -44,10 +44,8 @@ class ImportedMessage:
     key: str = ""
 
 
-class Carried(BaseModel):
+class Carried(BaseModel, frozen=True):
     """The facts of a memory that only a passport has; `sources` are the keys of the messages it was learned from."""
-
-    model_config = ConfigDict(frozen=True)
 
     importance: Annotated[float, Field(ge=0, le=1)] = 0.5
     pinned: bool = False

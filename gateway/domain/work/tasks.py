@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from gateway.domain.conversation.model import ModelsExhausted, Reply
 from gateway.domain.conversation.transcript import AssistantText, Notice
@@ -87,13 +87,11 @@ def backoff(attempts: int) -> float:
     return float(min(60, 2**attempts - 1))
 
 
-class Assignment(BaseModel):
+class Assignment(BaseModel, frozen=True, extra="forbid"):
     """A prompt for an unattended run, and where to deliver its result.
 
     It goes to `address`; if that is gone or None, to the chat on `channel`; else to the last private chat.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompt: str
     name: str

@@ -11,7 +11,7 @@ from pathlib import Path
 from struct import Struct
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from gateway.workspace.files.access import FOLDER_FLAGS, READ_FLAGS, explained_errors, open_file
+from gateway.workspace.files.access import FOLDER_FLAGS, READ_FLAGS, explained_errors, open_file, open_folder
 from gateway.workspace.files.paths import MAX_LEVELS, WorkspaceError, WorkspacePath
 
 UNSETTLED_NS = 2_000_000_000
@@ -95,11 +95,8 @@ def walk(root: Path, skipped: Skipped, failed: Failed, levels: int = MAX_LEVELS)
     `failed` is called with the path of a folder or file that can't be looked at, and why. Raises `OSError` if that is
     `root`. Each level of folders takes a descriptor.
     """
-    top = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with open_folder(root, ()) as top:
         yield from _walk(top, (), skipped, failed, levels)
-    finally:
-        os.close(top)
 
 
 def _walk(folder: int, parts: tuple[str, ...], skipped: Skipped, failed: Failed, levels: int) -> Iterator[FoundFile]:

@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from gateway.domain.conversation.tools import ToolFailed
 from gateway.workspace.files.tree import MAX_WRITE_BYTES
 
 
-class Edit(BaseModel):
+class Edit(BaseModel, extra="forbid", frozen=True):
     """One exact replacement."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     old_text: str = Field(description="Exact; must occur once unless replace_all")
     new_text: str

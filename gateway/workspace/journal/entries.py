@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from gateway.domain.channels.routing import command_in
 from gateway.domain.conversation.inbound import Address, Arrival, Inbound
@@ -73,10 +73,8 @@ _DIGITS = 64
 _ENTRY = TypeAdapter(JournalEntry)
 
 
-class _Header(BaseModel):
+class _Header(BaseModel, frozen=True, extra="allow"):
     """`length` and `sha256` are of the body: heading and files, a blank line, the text; the rest is the entry."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     length: int
     sha256: str

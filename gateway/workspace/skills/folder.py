@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from gateway.workspace.files.access import READ_FLAGS, open_folder
+from gateway.workspace.files.disk import FileState
 from gateway.workspace.files.pages import read_bytes
 from gateway.workspace.files.paths import WorkspaceError, WorkspacePath, folded
 from gateway.workspace.skills.parsing import BadSkill, Skill, parse
@@ -26,7 +27,7 @@ _SMALLER = "Delete what it can do without, such as fonts and pictures, and insta
 
 Files: TypeAlias = Mapping[str, bytes]
 """Contents by path, which is relative to the skill's folder."""
-Stamp: TypeAlias = tuple[tuple[str, int, int, int, int], ...]
+Stamp: TypeAlias = tuple[tuple[str, FileState], ...]
 
 
 def digest(files: Files) -> str:
@@ -116,7 +117,7 @@ def read(root: Path, name: str, at: tuple[str, ...] = FOLDER) -> Files:
 
 def stamp(root: Path, name: str, at: tuple[str, ...] = FOLDER) -> Stamp:
     """Differs when a file was written since, without reading any; raises what `read` raises."""
-    return tuple((path, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for _, path, s in _walk(root, (*at, name)))
+    return tuple((path, FileState.of(status)) for _, path, status in _walk(root, (*at, name)))
 
 
 def remove(root: Path, name: str, at: tuple[str, ...] = FOLDER) -> None:

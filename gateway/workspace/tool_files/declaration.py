@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
 from gateway.domain.conversation.tools import ArgumentRole
 from gateway.domain.settings import HttpUrl
@@ -51,10 +51,8 @@ Address = Annotated[HttpUrl, AfterValidator(_address)]
 Header = Annotated[str, AfterValidator(_no_secret)]
 
 
-class Section(BaseModel):
+class Section(BaseModel, frozen=True, extra="forbid", populate_by_name=True):
     """Frozen; unknown fields are errors; a field that is left empty counts as left out."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -190,7 +190,7 @@ async def test_vectors_of_a_wrong_length_are_refused_and_words_go_on(job: Job) -
     await add(job.world, "tea")
     with capture_logs() as logs:
         assert await job.look() is not None
-    assert "3] dimensions, and 4 were expected" in next(line["why"] for line in logs if "why" in line)
+    assert "gave 3 numbers instead of 4" in next(line["why"] for line in logs if "why" in line)
     assert await job.world.value("select df from memory_df where lexeme = 'tea'") == 1
 
 
