@@ -15,7 +15,7 @@ import structlog
 
 from gateway.domain.errors import RunLost, TryAgainLater
 from gateway.domain.ids import InstanceId, TaskId
-from gateway.domain.work.tasks import SLOTS, Claim, Lane, Status, backoff
+from gateway.domain.work.tasks import SLOTS, Claim, EndedRun, Lane, Status, backoff
 from gateway.flow.engine import Engine
 from gateway.flow.files.sync import FileSync
 from gateway.store.connection.pool import Connection, Database
@@ -135,9 +135,11 @@ class Worker:
         return {lane: n - used[lane] for lane, n in slots.items() if n > used[lane]}
 
     async def _run(self, run: Claim) -> None:
-        ids = {"task_id": run.id, "session_id": run.session_id}
+        ids, clock = {"task_id": run.id, "session_id": run.session_id}, self.engine.clock
+        began = clock.now()
         with structlog.contextvars.bound_contextvars(**{name: str(id) for name, id in ids.items() if id}):
             await self._guarded(run)
+        self.engine.signals.ended.publish(EndedRun(run.id, run.token, began, clock.now()))
 
     async def _guarded(self, run: Claim) -> None:
         """Run one task; its errors don't reach other runs."""

@@ -12,6 +12,7 @@ from typing import Generic, Literal, TypeVar
 import structlog
 
 from gateway.domain.ids import MessageId, TaskId
+from gateway.domain.work.tasks import EndedRun
 
 Value = TypeVar("Value")
 
@@ -76,6 +77,8 @@ class Signals:
     """Tasks that were cancelled or taken over in the database; their runs here must stop."""
     attempted: Topic[MessageId] = field(default_factory=Topic)
     """The sender has tried to send a part of this message."""
+    ended: Topic[EndedRun] = field(default_factory=Topic)
+    """A run of this process is over."""
     access_changed: Topic[None] = field(default_factory=Topic)
     """A credential may have lost its rights."""
     memory_low: Topic[None] = field(default_factory=Topic)

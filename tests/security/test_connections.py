@@ -37,6 +37,7 @@ CLIENTS = {
     "httpx", "httpx2", "httpcore", "httpcore2", "requests", "websockets", "anyio", "trio", "pycurl", "primp", "ddgs",
     "curl_cffi", "asyncpg", "psycopg", "redis", "grpc", "paramiko", "boto3", "obstore", "dns", "aiogram", "slack_sdk",
     "slack_bolt", "neonize", "litellm", "openai", "anthropic", "websocket", "mcp.client", "trafilatura.downloads",
+    "opentelemetry.exporter",
 }  # fmt: skip
 CALLS = {
     "open_connection", "open_unix_connection", "create_connection", "create_unix_connection", "sock_connect", "urlopen",

@@ -1,8 +1,10 @@
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -216,7 +218,18 @@ async def test_the_gateways_condition_is_told_as_far_as_it_is_known(running: Run
     assert "\nsupaclaw_event_loop_late_seconds 0.0075\n" in metrics
     assert "\nsupaclaw_memory_bytes 300\n" in metrics
     assert "\nsupaclaw_shedding 1\n" in metrics
+    assert '\nsupaclaw_channel_open{channel="telegram"} 1\n' in metrics
+    known = set(re.findall(r"^# TYPE (\w+) gauge$", metrics, re.MULTILINE))
+    documented = named_in("docs/deploy.md", "## Metrics and alerts")
+    assert known == documented == named_in("deploy/grafana/dashboard.json")
+    assert named_in("deploy/grafana/alerts.yaml") <= known
     await started.stop()
+
+
+def named_in(file: str, behind: str = "") -> set[str]:
+    """The metrics that a file names, behind this heading."""
+    text = (Path(__file__).parents[2] / file).read_text("utf-8")
+    return set(re.findall(r"\bsupaclaw_[a-z_]+", text[text.index(behind) :]))
 
 
 async def test_health_says_only_whether_it_is_well(running: Running):

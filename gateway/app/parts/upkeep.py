@@ -1,5 +1,6 @@
 """Upkeep: timed jobs, the watches on the process, and its health."""
 
+import os
 from asyncio import Event
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from gateway.background.upkeep.housekeeping import Retention, prune_logs, reload
 from gateway.background.upkeep.memory_index import FilePassages, Indexing
 from gateway.background.upkeep.ram import MemoryCeiling, ceiling
 from gateway.background.upkeep.schedules import CONSOLIDATION_INTERVAL, Scheduler, queue_consolidations
+from gateway.background.upkeep.telemetry import Collector, Telemetry
 from gateway.background.upkeep.timers import Interval, JobTable, Look, Loops, Periodic, only_if
 from gateway.background.worker import POLL_WORKPLACE_SECONDS
 from gateway.config.data.instance import StartHistory
@@ -104,6 +106,7 @@ def build_upkeep(
             "lag": lag.run,
             "restarts": partial(report_restarts, environment.state, starts, way_out.notices.tell_owner, clock),
             **{each.name: each.run for each in _periodic(core, way_out, work, health, ram)},
+            **({"telemetry": Telemetry(core, collector).run} if (collector := Collector.read(os.environ)) else {}),
         },
     )
 

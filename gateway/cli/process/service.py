@@ -22,12 +22,7 @@ WATCHDOG_SECONDS = 120
 """A gateway that hangs ends itself after 60 seconds; the watchdog ends one that can't."""
 _NEWER_VERSION = 254
 """The first systemd that waits longer after each failure, and puts a service into a group below its own."""
-_NEWER = """\
-RestartSteps=6
-RestartMaxDelaySec=120
-Delegate=memory pids
-DelegateSubgroup=gateway
-"""
+_TEMPLATE = Path(__file__).with_name("supaclaw.service.j2")
 
 ForUser = Annotated[bool | None, flag("Of your login, or of the machine (default for root).", "--user/--system")]
 
@@ -77,58 +72,21 @@ def active_service() -> str:
 
 
 def unit_text(environment: Environment, account: str | None, version: int) -> str:
-    """The unit of this installation: a system unit that runs as `account`, or for None one of a login.
+    """The unit of this installation: a system unit that runs as `account`, or for None one of a login."""
+    import jinja2
 
-    A login's systemd may lack the rights to confine a service, so only a system unit asks for it. RestrictNamespaces
-    and SystemCallFilter are left out: the jail for commands needs namespaces and system calls. So is
-    ProtectControlGroups, as it makes a group for each command.
-    """
-    places = {"CONFIG": environment.config, "DATA": environment.data, "WORKSPACE": environment.workspace}
-    where = "".join(f"Environment={_quoted(f'SUPACLAW_{name}={path}')}\n" for name, path in places.items())
-    newer = _NEWER if version >= _NEWER_VERSION else ""
-    return f"""\
-[Unit]
-Description=SupaClaw
-Wants=network-online.target
-After=network-online.target
-StartLimitIntervalSec=0
-
-[Service]
-Type=notify
-TimeoutStartSec=infinity
-WatchdogSec={WATCHDOG_SECONDS}
-ExecStart={_quoted(sys.executable).replace("$", "$$")} -P -m gateway up
-{where}EnvironmentFile=-{_escaped(str(environment.config.with_name(".env")))}
-Restart=always
-RestartSec=5
-{newer}KillMode=mixed
-TimeoutStopSec={STOP_SECONDS}
-UMask=0077
-NoNewPrivileges=yes
-{_confinement(environment, account) if account else ""}
-[Install]
-WantedBy={"multi-user.target" if account else "default.target"}
-"""
-
-
-def _confinement(environment: Environment, account: str) -> str:
-    return f"""\
-User={account}
-ProtectSystem=strict
-ProtectHome=read-only
-ReadWritePaths={_quoted(str(environment.data))} {_quoted(str(environment.workspace))}
-PrivateTmp=yes
-PrivateDevices=yes
-ProtectKernelModules=yes
-ProtectKernelTunables=yes
-ProtectKernelLogs=yes
-ProtectClock=yes
-ProtectHostname=yes
-RestrictSUIDSGID=yes
-RestrictRealtime=yes
-LockPersonality=yes
-CapabilityBoundingSet=
-"""
+    language = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True)
+    unit: str = language.from_string(_TEMPLATE.read_text("utf-8")).render(
+        environment.place._asdict(),
+        account=account,
+        env_file=_escaped(str(environment.config.with_name(".env"))),
+        newer=version >= _NEWER_VERSION,
+        python=_quoted(sys.executable).replace("$", "$$"),
+        quoted=lambda value: _quoted(str(value)),
+        stop=STOP_SECONDS,
+        watchdog=WATCHDOG_SECONDS,
+    )
+    return unit
 
 
 def _quoted(text: str) -> str:

@@ -82,6 +82,16 @@ class Claim:
         return max(0, self.attempts - self.max_attempts, self.alone - DEATHS_ALONE + 1)
 
 
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """A run of this process that is over, whatever came of it."""
+
+    task: TaskId
+    token: int
+    began: datetime
+    ended: datetime
+
+
 def backoff(attempts: int) -> float:
     """Seconds to wait after that many failed attempts: 1, 3, 7 … 60."""
     return float(min(60, 2**attempts - 1))

@@ -6,10 +6,10 @@ from time import monotonic
 from typing import Literal
 
 from gateway.domain.conversation.model import Attempt, Reply
-from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.ids import MessageId, OutboxId, PrincipalId, SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import storable
-from gateway.domain.work.tasks import Claim
+from gateway.domain.work.tasks import Claim, Status
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_record
 from gateway.store.transcript.messages import MessageRow
@@ -161,6 +161,48 @@ async def spans(conn: Connection, task: TaskId, wanted: TraceFilter, most: int) 
     """The steps of a task as bars show them: a call that has run is one step, with its time."""
     values = wanted.since, wanted.begin, wanted.end, wanted.words
     return await fetch_all(conn, StepRow, _SPANS, task, *values, most)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedRun:
+    """A task as its last run left it; `parent_token` is of its parent's last run."""
+
+    kind: str
+    agent: str
+    status: Status
+    session_id: SessionId | None
+    parent_id: TaskId | None
+    parent_token: int | None
+
+
+async def traced(conn: Connection, task: TaskId) -> TracedRun | None:
+    """The task of a run; None if it was deleted."""
+    sql = "select t.*, p.token as parent_token from tasks t left join tasks p on p.id = t.parent_id where t.id = $1"
+    return await fetch_first(conn, TracedRun, sql, task)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedDelivery:
+    """A part of a task's answer that was tried to send; `token` is of the task's last run."""
+
+    id: OutboxId
+    task_id: TaskId
+    token: int
+    channel: str
+    state: str
+    sending_at: datetime
+    ended_at: datetime
+
+
+async def deliveries(conn: Connection, message: MessageId) -> list[TracedDelivery]:
+    """The parts of a task's message; none before the last of them is sent or given up."""
+    sql = """select o.id, m.task_id, t.token, a.channel, o.state, o.sending_at, coalesce(o.sent_at, now()) as ended_at
+             from messages m join tasks t on t.id = m.task_id
+             join outbox o on o.message_id = m.id join addresses a on a.id = o.address_id
+             where m.id = $1 and o.sending_at is not null and not exists (
+               select from outbox where message_id = $1 and state in ('pending', 'sending'))
+             order by o.id"""
+    return await fetch_all(conn, TracedDelivery, sql, message)
 
 
 _CONTENTS = """

@@ -1,0 +1,126 @@
+"""Traces for an OpenTelemetry collector, decoded as one does, over real HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+from aiohttp import web
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from tests.fakes.eventually import eventually
+from tests.fakes.openai_server import Call, FakeModels, Rule
+from tests.fakes.served import Served
+from tests.fakes.telegram import FakeTelegram
+from tests.journeys.process import OWNER, GatewayProcess, configured
+
+
+@dataclass
+class Receiver:
+    """A collector; `failures` requests are refused first, and none is answered before it is `ready`."""
+
+    failures: int = 0
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: list[web.Request] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    root: str = ""
+
+    async def post(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        self.asked.append(request)
+        await self.ready.wait()
+        if len(self.asked) <= self.failures:
+            return web.Response(status=503)
+        self.bodies.append(body)
+        return web.Response(content_type="application/x-protobuf")
+
+    @property
+    def exports(self) -> list[ExportTraceServiceRequest]:
+        return [ExportTraceServiceRequest.FromString(body) for body in self.bodies]
+
+    @property
+    def spans(self) -> list[Span]:
+        scopes = (scope for export in self.exports for each in export.resource_spans for scope in each.scope_spans)
+        return [span for scope in scopes for span in scope.spans]
+
+    def below(self, parent: Span) -> list[str]:
+        return sorted(span.name for span in self.spans if span.parent_span_id == parent.span_id)
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    receiver, app = Receiver(), web.Application()
+    app.router.add_post("/v1/traces", receiver.post)
+    async with Served(app) as served:
+        receiver.root = served.root
+        yield receiver
+        receiver.ready.set()
+
+
+def facts(span: Span) -> dict[str, object]:
+    return {each.key: getattr(each.value, each.value.WhichOneof("value") or "") for each in span.attributes}
+
+
+async def test_a_turn_is_a_span_above_its_model_calls_its_tool_and_its_delivery(
+    process: GatewayProcess, telegram: FakeTelegram, models: FakeModels, receiver: Receiver
+) -> None:
+    receiver.failures = 1
+    receiver.ready.set()
+    models.rules = [
+        Rule("note", tool_calls=(Call("write_file", {"path": "tea.md", "content": "oolong at four"}),)),
+        Rule("note", text="Noted: oolong.", after_tools=True),
+    ]
+    process.configure(configured(telegram, models))
+    await process.start(
+        OTEL_EXPORTER_OTLP_ENDPOINT=receiver.root,
+        OTEL_EXPORTER_OTLP_HEADERS="x-key=of%20mine,authorization=Basic abc=",
+        OTEL_SERVICE_NAME="claw-at-home",
+        OTEL_RESOURCE_ATTRIBUTES="deployment.environment=home",
+    )
+    telegram.say("take a note: oolong at four", OWNER)
+    await eventually(lambda: len(receiver.spans) >= 5)
+
+    turn = next(span for span in receiver.spans if span.name == "invoke_agent default")
+    calls = [span for span in receiver.spans if span.name == "chat openai/mock-model"]
+    assert receiver.below(turn) == [*["chat openai/mock-model"] * 2, "deliver telegram", "execute_tool write_file"]
+    assert {span.trace_id for span in receiver.spans if span.parent_span_id == turn.span_id} == {turn.trace_id}
+    assert turn.start_time_unix_nano < calls[0].start_time_unix_nano < calls[0].end_time_unix_nano
+    assert turn.status.code == Status.STATUS_CODE_UNSET
+    assert not turn.parent_span_id
+
+    [(session, tokens, cost)] = await process.rows(
+        """select t.session_id::text, s.tokens_in, s.cost_usd from tasks t join task_steps s on s.task_id = t.id
+           where s.kind = 'model' order by s.id limit 1"""
+    )
+    assert facts(turn) == {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "default",
+        "gen_ai.conversation.id": session,
+        "supaclaw.task.kind": "chat",
+        "supaclaw.task.status": "completed",
+    }
+    told = facts(calls[0])
+    assert (calls[0].kind, told["gen_ai.operation.name"]) == (Span.SPAN_KIND_CLIENT, "chat")
+    assert (told["gen_ai.provider.name"], told["gen_ai.request.model"]) == ("openai", "openai/mock-model")
+    assert (told["gen_ai.usage.input_tokens"], told["supaclaw.cost_usd"]) == (tokens, cost)
+
+    [resource] = {str(each.resource) for export in receiver.exports for each in export.resource_spans}
+    assert all(text in resource for text in ("claw-at-home", "deployment.environment", "service.version"))
+    assert receiver.asked[0].headers["x-key"] == "of mine"
+    assert receiver.asked[0].headers["Authorization"] == "Basic abc="
+    sent = b"".join(receiver.bodies).lower()
+    assert not [word for word in (b"oolong", b"tea.md", b"ada", b"127.0.0.1", str(OWNER).encode()) if word in sent]
+
+
+async def test_a_collector_that_does_not_answer_delays_no_turn(
+    process: GatewayProcess, telegram: FakeTelegram, models: FakeModels, receiver: Receiver
+) -> None:
+    process.configure(configured(telegram, models))
+    await process.start(OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=f"{receiver.root}/v1/traces")
+    telegram.say("hello mk1x", OWNER)
+    await eventually(lambda: bool(receiver.asked))
+    telegram.say("hello mk2x", OWNER)
+    await telegram.wait_for(lambda tg: len(tg.sent) == 2)
+    assert receiver.bodies == []
+    assert (await process.terminate()).code == 0
