@@ -37,7 +37,7 @@ KEYS = {
     "up": "\x1b[A", "down": "\x1b[B", "right": "\x1b[C", "left": "\x1b[D",
     "home": "\x1b[1~", "end": "\x1b[4~", "page-up": "\x1b[5~", "page-down": "\x1b[6~",
 } | {f"ctrl-{letter}": chr(ord(letter) & 31) for letter in ascii_lowercase}  # fmt: skip
-"""What the terminal sends for each key."""
+"""The codes that a terminal sends for keys."""
 Key = Annotated[str, StringConstraints(pattern=f"^(ctrl-[a-z]|{'|'.join(key for key in KEYS if key[:5] != 'ctrl-')})$")]
 
 
