@@ -278,32 +278,21 @@ class _TerminalInput(asyncio.WriteTransport):
 
     def __init__(self, descriptor: int) -> None:
         super().__init__()
-        self._descriptor, self._unsent, self._loop = descriptor, bytearray(), asyncio.get_running_loop()
+        self._file, self._unsent = os.fdopen(descriptor, "wb", 0), 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        self._unsent += data
-        self._loop.add_writer(self._descriptor, self._send)
+        with suppress(OSError):  # nobody reads it any more
+            self._unsent = len(data) - (self._file.write(data) or 0)
 
     def get_write_buffer_size(self) -> int:
-        return len(self._unsent)
+        """The bytes of the last write that the terminal has not taken, and never will."""
+        return self._unsent
 
     def is_closing(self) -> bool:
-        return self._descriptor < 0
+        return self._file.closed
 
     def abort(self) -> None:
-        self._loop.remove_writer(self._descriptor)
-        os.close(self._descriptor)
-        self._descriptor = -1
-
-    def _send(self) -> None:
-        try:
-            del self._unsent[: os.write(self._descriptor, self._unsent)]
-        except BlockingIOError:
-            return
-        except OSError:  # nobody reads it any more
-            self._unsent.clear()
-        if not self._unsent:
-            self._loop.remove_writer(self._descriptor)
+        self._file.close()
 
 
 async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:

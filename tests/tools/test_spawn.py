@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from uuid import UUID
 
@@ -176,6 +177,15 @@ async def test_a_program_that_fills_the_screen_gets_its_size_and_keys(desk: Desk
     assert seen["process"] == started["process"]
     await desk.spawn("write", process=started["process"])
     assert (await desk.until_ended(started["process"]))["exit_code"] == 1
+
+
+async def test_a_terminal_that_is_full_says_how_much_it_took(desk: Desk) -> None:
+    process = (await desk.spawn("start", command="stty raw -echo; echo ready; sleep 600", pty=True))["process"]
+    await until_shown(desk, process, "ready")
+    refused = await desk.spawn("write", process=process, input="x" * 20_000)
+    took = int(re.search(r"first ([\d,]+) bytes", refused["message"])[1].replace(",", ""))
+    assert refused["error"] == "busy"
+    assert 1_000 < took < 20_000
 
 
 async def test_keys_are_for_terminals_and_known_by_name(desk: Desk) -> None:

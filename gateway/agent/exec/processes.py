@@ -178,9 +178,12 @@ class Processes:
         to = running.input if running else None
         if to is None or to.is_closing():
             raise ToolFailed("no_input", f"{process.id} takes no more input; poll it.", process.label)
-        if to.get_write_buffer_size() > MAX_UNREAD_BYTES:
+        if process.screen is None and to.get_write_buffer_size() > MAX_UNREAD_BYTES:
             raise ToolFailed("busy", f"{process.id} does not read its input; nothing was written.", process.label)
-        to.write(text.encode("utf-8", "replace"))
+        to.write(data := text.encode("utf-8", "replace"))
+        if process.screen and (unsent := to.get_write_buffer_size()):
+            message = f"It took the first {len(data) - unsent:,} bytes only; type the rest once it has read them."
+            raise ToolFailed("busy", message, process.label)
         if end:
             to.write_eof()
 

@@ -14,9 +14,9 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from time import time
-from typing import Literal, TypeAlias, assert_never
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from mcp.server.auth.handlers.authorize import AuthorizationHandler
@@ -55,7 +55,7 @@ MAX_REDIRECTS, MAX_CLIENT_NAME = 5, 60
 APPS = frozenset({"cursor", "vscode"})
 """Schemes of programs that are called back by their own."""
 _SAFE = f"one to {MAX_REDIRECTS} addresses with https, or with http on this machine"
-Endpoint: TypeAlias = Literal["authorize", "token", "register", "revoke"]
+Endpoint: TypeAlias = Literal["authorize", "token", "register"]
 _KEPT = {"client_id", "client_name", "redirect_uris", "scope", "token_endpoint_auth_method"}
 
 
@@ -101,23 +101,14 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
 
     async def answer(self, endpoint: Endpoint, request: Request) -> Response:
         """The response of an endpoint of OAuth."""
+        if endpoint == "authorize":
+            return await AuthorizationHandler(self).handle(request)
+        if endpoint == "token":
+            answer: Response = await TokenHandler(self, ClientAuthenticator(self)).handle(request)
+            return answer
         scopes = list(map(str, self.scopes))
-        match endpoint:
-            case "authorize":
-                found = await AuthorizationHandler(self).handle(request)
-            case "register":
-                options = ClientRegistrationOptions(enabled=True, valid_scopes=scopes, default_scopes=scopes)
-                found = await RegistrationHandler(self, options).handle(request)
-            case "token":
-                found = await TokenHandler(self, ClientAuthenticator(self)).handle(request)
-            case "revoke":
-                form = await request.form()  # the package's own handler wants a secret
-                about = {name: str(form.get(name)) for name in ("token", "client_id")}
-                await self.revoke_token(RefreshToken(**about, scopes=[]))
-                found = Response()
-            case _:
-                assert_never(endpoint)
-        return found
+        options = ClientRegistrationOptions(enabled=True, valid_scopes=scopes, default_scopes=scopes)
+        return await RegistrationHandler(self, options).handle(request)
 
     async def get_client(self, client_id: str) -> Client | None:
         """The client that an id describes; None if it describes none that is allowed."""
@@ -161,38 +152,42 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
         self, client: ClientInfo, authorization_code: AuthorizationCode
     ) -> OAuthToken:
         """Create the client's token, which the owner sees and revokes like any other."""
-        name, refresh = f"{_name_of(client)} {secrets.token_hex(2)}", secrets.token_urlsafe(32)
-        plain, scopes = _access_token(refresh, client.client_id), authorization_code.scopes
-        until = self.site.clock.now() + TOKEN_LIFE
-        await tokens.create(self.site.database, self.site.owner.id, name, scopes, plain=plain, expires_at=until)
-        return _issued(plain, refresh, scopes)
+        name, (issued, until) = f"{_name_of(client)} {secrets.token_hex(2)}", self._issued(client, authorization_code)
+        about = self.site.database, self.site.owner.id, name, authorization_code.scopes
+        await tokens.create(*about, plain=issued.access_token, expires_at=until)
+        return issued
 
     async def load_refresh_token(self, client: ClientInfo, refresh_token: str) -> RefreshToken | None:
         """The refresh token if the access token that it was issued with was neither revoked nor renewed."""
-        row = await tokens.find(self.site.database, _access_token(refresh_token, client.client_id))
+        row = await tokens.find(self.site.database, _access_token(refresh_token, client))
         if row is None:
             return None
         return RefreshToken(token=refresh_token, client_id=client.client_id, scopes=list(row.scopes))
 
     async def exchange_refresh_token(
-        self, client: ClientInfo, refresh_token: RefreshToken, scopes: list[str]
+        self,
+        client: ClientInfo,
+        refresh_token: RefreshToken,
+        scopes: list[str],  # noqa: ARG002
     ) -> OAuthToken:
-        """Replace both tokens; raises `TokenError` if another request has."""
-        before, refresh = _access_token(refresh_token.token, client.client_id), secrets.token_urlsafe(32)
-        plain, until = _access_token(refresh, client.client_id), self.site.clock.now() + TOKEN_LIFE
-        if not await tokens.renew(self.site.database, before, plain, until):
+        """Replace both tokens; raises `TokenError` if another request has, or the owner has revoked them."""
+        before, (issued, until) = _access_token(refresh_token.token, client), self._issued(client, refresh_token)
+        if not await tokens.renew(self.site.database, before, issued.access_token, until):
             raise TokenError("invalid_grant", "the refresh token was used before")
-        return _issued(plain, refresh, scopes)
+        return issued
 
     async def load_access_token(self, token: str) -> None:
-        """None: a client ends its access by its refresh token, which names it."""
+        """None: `/mcp` looks tokens up itself."""
 
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
-        """Revoke the access token that was issued with a refresh token."""
-        plain = _access_token(token.token, token.client_id)
-        if row := await tokens.find(self.site.database, plain):
-            await tokens.revoke(self.site.database, row.name, plain)
-            self.site.rights.look_again()
+        """Nothing: the owner revokes on the page."""
+
+    def _issued(self, client: ClientInfo, grant: AuthorizationCode | RefreshToken) -> tuple[OAuthToken, datetime]:
+        """New tokens, and when the access token expires."""
+        refresh, life = secrets.token_urlsafe(32), int(TOKEN_LIFE.total_seconds())
+        plain, scope = _access_token(refresh, client), " ".join(grant.scopes)
+        issued = OAuthToken(access_token=plain, refresh_token=refresh, expires_in=life, scope=scope)
+        return issued, self.site.clock.now() + TOKEN_LIFE
 
     def _is_ours(self, resource: str) -> bool:
         at, access = urlsplit(resource), self.site.access
@@ -205,15 +200,10 @@ def _name_of(client: ClientInfo) -> str:
     return one_line(client.client_name or "MCP client", MAX_CLIENT_NAME)
 
 
-def _access_token(refresh_token: str, client_id: str) -> str:
+def _access_token(refresh_token: str, client: ClientInfo) -> str:
     """The access token that is issued with a refresh token, of this client alone; only its hash is stored."""
-    digest = hmac.new(refresh_token.encode(), client_id.encode(), hashlib.sha256).hexdigest()
+    digest = hmac.new(refresh_token.encode(), client.client_id.encode(), hashlib.sha256).hexdigest()
     return f"{tokens.PREFIX}{digest}"
-
-
-def _issued(plain: str, refresh: str, scopes: Sequence[str]) -> OAuthToken:
-    life = int(TOKEN_LIFE.total_seconds())
-    return OAuthToken(access_token=plain, refresh_token=refresh, expires_in=life, scope=" ".join(scopes))
 
 
 def _is_safe(uri: AnyUrl) -> bool:
