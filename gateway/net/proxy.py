@@ -15,12 +15,13 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.net.addresses import Rules, Target, parse_url
 from gateway.net.errors import NetError
 from gateway.net.fetch import load_client
-from gateway.sandbox.command import Command
+from gateway.sandbox.command import Command, Window
 from gateway.sandbox.workshop import NoNetwork, Running, Workshop
 
 if TYPE_CHECKING:
@@ -80,15 +81,17 @@ async def start(
     *,
     typed: bool = False,
     apart: bool = False,
+    window: Window | None = None,
     anywhere: bool = False,
 ) -> Running:
     """Start a command that reaches these hosts, none if there are none; raises `NetError`."""
+    begin = partial(workshop.start, typed=typed, apart=apart, window=window)
     if not hosts:
-        return await workshop.start(command, typed=typed, apart=apart)
+        return await begin(command)
     network = await network_address(workshop)
     proxy = Proxy(destinations(hosts, anywhere=anywhere), rules, network)
     environment = {**command.environment, **proxy.environment}
-    running = await workshop.start(replace(command, network=network, environment=environment), typed=typed, apart=apart)
+    running = await begin(replace(command, network=network, environment=environment))
     running.closing.append(proxy.close)
     try:
         if listener := await running.listener():

@@ -4,9 +4,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 MAX_REQUEST_BYTES = 128 * 1024
 """Of a command with its environment; neither a socket nor one argument to the kernel can be much larger."""
+
+
+class Window(NamedTuple):
+    """The size of a terminal."""
+
+    rows: int
+    columns: int
 
 
 class Tier(StrEnum):

@@ -7,6 +7,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import termios
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from gateway.domain.errors import SupaclawError
-from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier, parse_report
+from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier, Window, parse_report
 from gateway.sandbox.jail import landlock, seccomp
 
 _ROOT = Path(__file__).parents[2]
@@ -50,8 +51,9 @@ class Running:
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield its output until it and all it started have ended."""
-        while piece := await self.output.read(_PIECE):
-            yield piece
+        with suppress(OSError):  # the end of a terminal
+            while piece := await self.output.read(_PIECE):
+                yield piece
 
     async def last_errors(self, most: int) -> bytes:
         """The last bytes of its standard error, once that has ended."""
@@ -158,11 +160,20 @@ class Workshop:
             self._tier = await self._probed()
         return self._tier
 
-    async def start(self, command: Command, *, typed: bool = False, apart: bool = False) -> Running:
-        """Start a command; `typed`: it has an input. Output and errors are one stream unless `apart`."""
-        pipes = [os.pipe() for _ in range(2 if apart else 1)]
+    async def start(
+        self, command: Command, *, typed: bool = False, apart: bool = False, window: Window | None = None
+    ) -> Running:
+        """Start a command; `typed`: it has an input. Output and errors are one stream unless `apart`.
+
+        With a `window`, a typed one has a terminal of this size instead of pipes.
+        """
+        pipes = [os.openpty() if window else os.pipe() for _ in range(2 if apart else 1)]
         control, control_there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        source, writes = os.pipe() if typed else (os.open(os.devnull, os.O_RDONLY), -1)
+        if window:
+            termios.tcsetwinsize(pipes[0][1], window)
+            source, writes = pipes[0][1], os.dup(pipes[0][0])
+        else:
+            source, writes = os.pipe() if typed else (os.open(os.devnull, os.O_RDONLY), -1)
         there = [source, pipes[0][1], pipes[-1][1], control_there.fileno()]
         try:
             await self._send(command, there)
@@ -178,7 +189,9 @@ class Workshop:
         streams = [await _reader(reads) for reads, _ in pipes]
         running = Running(streams[0][0], tuple(each for _, each in streams), control)
         running.errors = streams[1][0] if apart else None
-        if typed:
+        if window:
+            running.input = _TerminalInput(writes)
+        elif typed:
             pipe, loop = os.fdopen(writes, "wb", 0), asyncio.get_running_loop()
             running.input, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, pipe)
         return running
@@ -258,6 +271,28 @@ def hidden_address() -> str:
     """An address on a loopback that others share, which they can't guess."""
     own = (secrets.randbelow(254) + 1 for _ in range(3))
     return f"127.{'.'.join(map(str, own))}:{_PORTS[secrets.randbelow(len(_PORTS))]}"
+
+
+class _TerminalInput(asyncio.WriteTransport):
+    """The input of a terminal, at our end of it; the loop's own transport would take the output for its end."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._file, self._unsent = os.fdopen(descriptor, "wb", 0), 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        with suppress(OSError):  # nobody reads it any more
+            self._unsent = len(data) - (self._file.write(data) or 0)
+
+    def get_write_buffer_size(self) -> int:
+        """The bytes of the last write that the terminal has not taken, and never will."""
+        return self._unsent
+
+    def is_closing(self) -> bool:
+        return self._file.closed
+
+    def abort(self) -> None:
+        self._file.close()
 
 
 async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, TypeVar, assert_never
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, assert_never
 
 import structlog
+from cachetools import FIFOCache
 from fastapi import Depends, Path, Request
 from fastapi.responses import Response
 
@@ -31,9 +32,13 @@ from gateway.web.live.conversations import Conversations
 from gateway.web.live.topics import Topics
 from gateway.web.pages import Pages, Screen
 
+if TYPE_CHECKING:
+    from mcp.server.auth.provider import AuthorizationCode
+
 LOOK_SECONDS = 0.8
 """Between two checks while something is open: no notification comes for an expiry, nor through a pooler."""
 _NOTHING_OPEN = 3600.0
+_CODES = 20
 _SETTLE = 0.05
 
 log = structlog.get_logger(__name__)
@@ -117,6 +122,8 @@ class Site(Backend):
     rights: Rights
     boards: Boards = field(default_factory=Boards)
     lookups: CredentialLookups = field(default_factory=CredentialLookups)
+    oauth_codes: FIFOCache[str, "AuthorizationCode"] = field(default_factory=lambda: FIFOCache(_CODES))
+    """Those that clients of `/mcp` haven't exchanged yet."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property

@@ -132,6 +132,12 @@ class Desk:
         answer: Mapping[str, Any] = json.loads((await self.call("spawn", action=action, **arguments)).text)
         return answer
 
+    async def until_ended(self, process: str) -> Mapping[str, Any]:
+        """Poll until it has ended."""
+        while (answer := await self.spawn("poll", process=process, wait=1))["running"]:
+            pass
+        return answer
+
     async def until(self, process: str, done: Callable[[Mapping[str, Any]], bool]) -> Mapping[str, Any]:
         """Poll until what came so far, as `output`, is enough."""
         output = ""

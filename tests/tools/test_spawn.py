@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from dataclasses import replace
 from uuid import UUID
 
@@ -112,6 +113,85 @@ async def test_endless_output_stays_bounded_and_others_work_meanwhile(desk: Desk
     assert "no longer kept" in seen["dropped"]
     assert seen["more"] > 0
     assert (await desk.run("echo alive"))["output"] == "alive\n"
+
+
+CURSES = """
+import curses
+
+def main(screen):
+    at = 0
+    while True:
+        screen.erase()
+        screen.border()
+        for place, name in enumerate(("apples", "pears", "plums")):
+            screen.addstr(1 + place, 2, ("> " if place == at else "  ") + name)
+        screen.addstr(5, 2, f"{screen.getmaxyx()}")
+        match screen.getch():
+            case curses.KEY_DOWN:
+                at += 1
+            case curses.KEY_UP:
+                at -= 1
+            case 10:
+                return at
+
+raise SystemExit(curses.wrapper(main))
+"""
+
+
+async def until_shown(desk: Desk, process: str, end: str) -> str:
+    """Poll until the screen ends like this; returns all of it."""
+    screen = ""
+    for _ in range(120):
+        if (screen := (await desk.spawn("poll", process=process, wait=1))["screen"]).endswith(end):
+            return screen
+    raise AssertionError(screen)
+
+
+async def test_a_prompt_is_used_like_a_person_does(desk: Desk) -> None:
+    process = (await desk.spawn("start", command="python3 -q", pty=True))["process"]
+    assert await until_shown(desk, process, ">>>") == ">>>"
+    await desk.spawn("write", process=process, input="6 * 7")
+    assert await until_shown(desk, process, "42\n>>>") == ">>> 6 * 7\n42\n>>>"
+    await desk.spawn("write", process=process, input="import getpass, time; print(len(getpass.getpass()))")
+    await until_shown(desk, process, "Password:")
+    await desk.spawn("write", process=process, input="hush")
+    assert "hush" not in await until_shown(desk, process, "4\n>>>")
+    await desk.spawn("write", process=process, input="time.sleep(600)")
+    await desk.spawn("write", process=process, keys=["ctrl-c"])
+    await until_shown(desk, process, "KeyboardInterrupt\n>>>")
+    await desk.spawn("write", process=process, keys=["up"])
+    assert (await until_shown(desk, process, "time.sleep(600)")).endswith(">>> time.sleep(600)")
+    await desk.spawn("write", process=process, keys=["ctrl-c"])
+    await desk.spawn("write", process=process, end_input=True)
+    assert not (await desk.until_ended(process))["running"]
+
+
+async def test_a_program_that_fills_the_screen_gets_its_size_and_keys(desk: Desk) -> None:
+    (desk.root / "menu.py").write_text(CURSES)
+    started = await desk.spawn("start", command="python3 menu.py", pty=True, rows=7, columns=20)
+    frame = "┌" + "─" * 18 + "┐\n│ {} apples         │\n│ {} pears          │\n│   plums          │\n"
+    foot = f"│{' ' * 18}│\n│ (7, 20)          │\n└{'─' * 18}┘"
+    assert await until_shown(desk, started["process"], "┘") == frame.format(">", " ") + foot
+    seen = await desk.spawn("write", process=started["process"], input="", keys=["down", "down", "up"])
+    assert await until_shown(desk, started["process"], "┘") == frame.format(" ", ">") + foot
+    assert seen["process"] == started["process"]
+    await desk.spawn("write", process=started["process"])
+    assert (await desk.until_ended(started["process"]))["exit_code"] == 1
+
+
+async def test_a_terminal_that_is_full_says_how_much_it_took(desk: Desk) -> None:
+    process = (await desk.spawn("start", command="stty raw -echo; echo ready; sleep 600", pty=True))["process"]
+    await until_shown(desk, process, "ready")
+    refused = await desk.spawn("write", process=process, input="x" * 20_000)
+    took = int(re.search(r"first ([\d,]+) bytes", refused["message"])[1].replace(",", ""))
+    assert refused["error"] == "busy"
+    assert 1_000 < took < 20_000
+
+
+async def test_keys_are_for_terminals_and_known_by_name(desk: Desk) -> None:
+    piped = (await desk.spawn("start", command="sleep 600", wait=0))["process"]
+    assert (await desk.spawn("write", process=piped, keys=["up"]))["error"] == "no_terminal"
+    assert (await desk.spawn("write", process=piped, keys=["hyper"]))["error"] == "invalid_arguments"
 
 
 def test_a_character_that_is_cut_waits_for_its_rest() -> None:

@@ -21,7 +21,8 @@ PAGES = {
     "/turns/{message}",
 }
 """They send whoever is not signed in to the sign-in."""
-PUBLIC = PAGES | {"/secret", "/oauth/mcp", "/health", "/login", "/login/state", "/webhook/{name}"}
+OAUTH = {"/oauth/{endpoint}", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"}
+PUBLIC = PAGES | OAUTH | {"/secret", "/oauth/mcp", "/health", "/login", "/login/state", "/webhook/{name}"}
 
 
 def routes(web: Web) -> list[tuple[str, str]]:
@@ -64,7 +65,7 @@ async def test_every_route_but_the_public_ones_asks_who_is_there(web: Web):
     assert ("POST", "/v1/chat/completions") in table
     assert ("GET", "/chat/events") in table
     for method, path in table:
-        if path in PUBLIC:
+        if path in PUBLIC or (method, path) == ("GET", "/oauth/authorize"):
             continue
         answer = await web.client.request(method, filled(path), headers={"Origin": web.url})
         assert answer.status_code == 401, (method, path)

@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 
 from gateway.agent.exec.shown import shown_digest
+from gateway.agent.exec.terminal import NAME
 from gateway.domain.conversation.tools import Change, ToolFailed
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.net import proxy
 from gateway.net.addresses import Rules
-from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier
+from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier, Window
 from gateway.sandbox.workshop import NoJail, Running, Workshop
 from gateway.workspace.files.disk import measure
 from gateway.workspace.files.index import Changes, Snapshot
@@ -141,10 +142,11 @@ class WorkspaceCommands:
         reads: tuple[str, ...] = (),
         typed: bool = False,
         apart: bool = False,
+        window: Window | None = None,
     ) -> Running:
         """Start a line of shell, or the words of a program, in a folder; raises `ToolFailed`.
 
-        `typed`: it has an input. `apart`: its errors have a stream of their own.
+        `typed`: it has an input. `apart`: its errors have a stream of their own. `window`: it has a terminal.
         """
         with _explained():
             where = WorkspacePath.parse(folder)
@@ -159,6 +161,7 @@ class WorkspaceCommands:
                 tier,
                 self.workshop.landlock,
                 str(where),
+                {"TERM": NAME} if window else {},
                 read_only=locked if landlocked else (*closed, *locked),
                 hidden=(*permit.hidden, *(closed if landlocked else ())),
                 reads=reads,
@@ -168,7 +171,7 @@ class WorkspaceCommands:
             if len(command.packed()) > MAX_REQUEST_BYTES:
                 raise ToolFailed.own("too_long", "The command is too long; write it to a file and run that.")
             permit.running = running = await proxy.start(
-                self.workshop, command, hosts, self.rules, typed=typed, apart=apart
+                self.workshop, command, hosts, self.rules, typed=typed, apart=apart, window=window
             )
             running.closing.append(temporary.pop_all().close)
         return running

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from gateway.agent.exec.commands import Permit, WorkspaceCommands
+from gateway.agent.exec.terminal import Screen
 from gateway.domain.conversation.tools import Caller, ToolFailed
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
-from gateway.sandbox.command import Ending, Limits, Report
+from gateway.sandbox.command import Ending, Limits, Report, Window
 from gateway.sandbox.workshop import Running
 from gateway.workspace.files.index import Snapshot
 
@@ -26,6 +27,8 @@ MAX_UNREAD_BYTES = 64 * 1024
 CPU_SECONDS = 3600
 _PIECE_SECONDS = 0.01
 """Between two pieces of output: an endless one must not keep the gateway busy."""
+_PAUSE_SECONDS = 0.2
+"""Without output, after which a screen counts as drawn."""
 _LOCKS_SECONDS = 5.0
 _END_SECONDS = 10.0
 
@@ -77,6 +80,8 @@ class Process:
     line: str
     session: SessionId
     seconds: int
+    screen: Screen | None = None
+    """Of its terminal, if it has one, as last drawn."""
     output: BoundedOutput = field(default_factory=lambda: BoundedOutput(0, KEPT_BYTES))
     read: int = 0
     """How far its output was told."""
@@ -86,6 +91,7 @@ class Process:
     """Unless it ends by itself."""
     report: Report | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _drawing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @property
     def label(self) -> Label:
@@ -99,6 +105,20 @@ class Process:
                 while self.output.size <= since and self.report is None:
                     self._news.clear()
                     await self._news.wait()
+
+    async def until_drawn(self, screen: Screen, seconds: float) -> Screen:
+        """Wait as with `until_news`, and on until it pauses; returns what its terminal shows then."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.until_news(self.read, seconds)
+                size = -1
+                while self.report is None and size != self.output.size:
+                    size = self.output.size
+                    await asyncio.sleep(_PAUSE_SECONDS)
+        async with self._drawing:
+            text, _, self.read = self.output.page(self.read, KEPT_BYTES, whole=self.report is not None)
+            await asyncio.to_thread(screen.feed, text)
+        return screen
 
     async def follow(self, running: Running) -> None:
         """Keep what it writes, to its end."""
@@ -133,9 +153,9 @@ class Processes:
         """None for one that is unknown: it ended long ago, or its gateway did."""
         return self._known.get(id)
 
-    async def start(self, line: str, seconds: int, caller: Caller) -> Process:
-        """Start one that may run for so long; raises `ToolFailed`."""
-        process = Process(f"{str(caller.task)[:8]}-{caller.ordinal}", line, caller.session, seconds)
+    async def start(self, line: str, seconds: int, caller: Caller, screen: Screen | None = None) -> Process:
+        """Start one that may run for so long, in a terminal if it has a screen; raises `ToolFailed`."""
+        process = Process(f"{str(caller.task)[:8]}-{caller.ordinal}", line, caller.session, seconds, screen)
         if process.id in self._known:
             raise ToolFailed.own("started", f"This call has started {process.id} already; poll it.")
         if len(self._tasks) >= MAX_RUNNING:
@@ -158,9 +178,12 @@ class Processes:
         to = running.input if running else None
         if to is None or to.is_closing():
             raise ToolFailed("no_input", f"{process.id} takes no more input; poll it.", process.label)
-        if to.get_write_buffer_size() > MAX_UNREAD_BYTES:
+        if process.screen is None and to.get_write_buffer_size() > MAX_UNREAD_BYTES:
             raise ToolFailed("busy", f"{process.id} does not read its input; nothing was written.", process.label)
-        to.write(text.encode("utf-8", "replace"))
+        to.write(data := text.encode("utf-8", "replace"))
+        if process.screen and (unsent := to.get_write_buffer_size()):
+            message = f"It took the first {len(data) - unsent:,} bytes only; type the rest once it has read them."
+            raise ToolFailed("busy", message, process.label)
         if end:
             to.write_eof()
 
@@ -209,7 +232,8 @@ class Processes:
     async def _permitted(self, process: Process, label: Label, started: asyncio.Future[None]) -> None:
         async with self.commands.permit(label, lasting=True) as permit:
             limits = Limits(seconds=process.seconds, cpu_seconds=CPU_SECONDS)
-            running = await self.commands.start(process.line, ".", permit, limits, typed=True)
+            window = Window(process.screen.height, process.screen.columns) if process.screen else None
+            running = await self.commands.start(process.line, ".", permit, limits, typed=True, window=window)
             process.permit = permit
             checking = asyncio.create_task(self._check_locks())
             try:

@@ -17,6 +17,17 @@ class Scope(StrEnum):
     ADMIN = "admin"
 
 
+SCOPE_WORDS = {
+    Scope.CHAT: "talk to the agent",
+    Scope.READ: "read the status and metrics",
+    Scope.TRIGGER: "queue tasks for the agent",
+    Scope.MEMORY: "use a memory of its own",
+    Scope.FILES: "read the folder shared/",
+    Scope.ADMIN: "everything above, and run the gateway",
+}
+"""The rights of a program, as its person reads them."""
+
+
 def permits(held: Set[Scope], needed: Scope) -> bool:
     """Whether `held` includes `needed`, directly or by `admin`."""
     return needed in held or Scope.ADMIN in held

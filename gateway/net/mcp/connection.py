@@ -13,11 +13,12 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from time import monotonic
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from anyio import BrokenResourceError, ClosedResourceError
 from httpx2 import HTTPError, Request, Response
-from mcp import Client, ClientSession, MCPError, types
+from mcp import ClientSession, MCPError, types
+from mcp.client._probe import negotiate_auto
 from mcp.client._transport import TransportStreams
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
@@ -54,7 +55,8 @@ MAX_ANSWER = 20 * 2**20
 CONNECT_SECONDS, IDLE_SECONDS = 20.0, 300.0
 FRESH_SECONDS = 30.0
 """The age at which the list of tools is read again before a call, which also shows that the server lives."""
-
+PROBE_SECONDS = 2.0
+"""The silence after which a program counts as older than the probe; one that is only slow answers the handshake."""
 
 PROGRESS_SECONDS, MAX_PROGRESS = 1.0, 100
 """Between two reports of a call's progress, and the characters of one."""
@@ -85,12 +87,24 @@ _EXTRAS: Mapping[str, type[_Resource | _Prompt]] = {"read_resource": _Resource, 
 """Our own tools, whose results are the server's resources and prompts."""
 
 
+class _ProgramSession(ClientSession):
+    async def send_discover(self, version: str) -> dict[str, Any]:
+        """Probe for the protocol of 2026, which lets a client give up after a reasonable time on standard input."""
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                return await super().send_discover(version)
+        except TimeoutError as error:
+            raise MCPError(types.REQUEST_TIMEOUT, "The server ignores the probe.") from error
+
+
 @dataclass(eq=False)
 class Connection:
     """Its methods raise `NetError`, a `foreign` one if the words are the server's."""
 
     endpoint: McpEndpoint
     rules: client.FindRules
+    handshake: bool = False
+    """Whether the server is known to speak a protocol of before 2026, which begins with a handshake."""
     tools: Mapping[str, ToolDefinition] = field(default_factory=dict, init=False)
     """By the names that the server gives them, as last listed."""
     _listed: float = field(default=0.0, init=False)
@@ -99,7 +113,7 @@ class Connection:
 
     def __post_init__(self) -> None:
         self._busy, self._used, self._ended = 0, asyncio.Event(), asyncio.Event()
-        self._answers, self._probed = list[Answer](), False
+        self._answers, self._probed = list[Answer](), self.handshake
         self._extras: Mapping[str, type[_Resource | _Prompt]] = {}
         self._ready: asyncio.Future[ClientSession] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._hold_open(), name=f"mcp {self.endpoint.name}")
@@ -193,9 +207,14 @@ class Connection:
 
     async def _hold_open(self) -> None:
         about = types.Implementation(name="supaclaw", version=version("supaclaw"))
-        transport = self._streams_opened()
-        async with Client(transport, client_info=about, cache=None, elicitation_callback=self._asked) as opened:
-            self._ready.set_result(opened.session)
+        kind = _ProgramSession if self.endpoint.launch else ClientSession
+        async with (
+            self._streams_opened() as streams,
+            kind(*streams, client_info=about, elicitation_callback=self._asked) as session,
+        ):
+            await (session.initialize() if self.handshake else negotiate_auto(session))
+            self.handshake = session.initialize_result is not None
+            self._ready.set_result(session)
             while not self._ended.is_set():
                 self._used.clear()
                 with suppress(TimeoutError):

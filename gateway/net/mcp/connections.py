@@ -32,6 +32,8 @@ class Connections:
 
     _flows: FIFOCache[str, "SignInFlow"] = field(default_factory=lambda: FIFOCache(20), init=False)
     """Sign-ins under way, by their state."""
+    _older: set[str] = field(default_factory=set, init=False)
+    """Addresses of servers that want the handshake of before 2026: a silent one isn't probed at each connection."""
 
     async def get(self, whose: Hashable, endpoint: McpEndpoint) -> tuple["Connection", bool]:
         """A live connection, and whether its tools were just listed. Raises `NetError`.
@@ -47,8 +49,12 @@ class Connections:
             if current is not None:
                 await current.close()
             module = await asyncio.to_thread(_load_sdk, "connection")
-            opened = self._open[key] = module.Connection(endpoint, self.rules)
-            return opened, await opened.refresh()
+            opened = self._open[key] = module.Connection(endpoint, self.rules, endpoint.url in self._older)
+            self._older.discard(endpoint.url)  # one that fails is probed again
+            listed = await opened.refresh()
+            if opened.handshake:
+                self._older.add(endpoint.url)
+            return opened, listed
 
     def alive(self, whose: Hashable, name: str) -> bool:
         """Whether a connection is open that a call can use."""

@@ -1,10 +1,12 @@
 """The process that becomes the command: it gives up everything else first."""
 
 import errno
+import fcntl
 import os
 import resource
 import signal
 import socket
+import termios
 from typing import NoReturn, TypeAlias
 
 from gateway.sandbox.command import Command, Tier
@@ -32,6 +34,8 @@ def become(command: Command, standard: Standard, status: socket.socket, group: C
         if group:
             group.join()
         _set_standard(*standard, status.detach())
+        if os.isatty(0):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         if command.tier is not Tier.NAMESPACES:
             prefer_to_kill()
         _limit(command)

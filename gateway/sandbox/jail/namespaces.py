@@ -26,7 +26,8 @@ SETTINGS = tuple(
         "texmf", "timezone",
     )
 )  # fmt: skip
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+"""The last one is a command's own terminal, if it has one."""
 _ABOUT_MACHINE = tuple(
     f"/proc/{name}" for name in ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version")
 )
@@ -149,7 +150,7 @@ def _trees(command: Command) -> Iterator[tuple[str, int]]:
     for path in (*PROGRAMS, *SETTINGS, *command.reads):
         if os.path.exists(path) and not os.path.islink(path) and not _copied(path):
             yield path, copied_tree(path, _READ_ONLY | _SAFE)
-    for path in DEVICES:
+    for path in filter(os.path.exists, DEVICES):
         # Both read as zeros, but a shared mapping of the former is memory that no limit counts.
         yield path, copied_tree(path.replace("/zero", "/full"), _NO_SET_ID | _NO_PROGRAMS)
     yield WORKSPACE, copied_tree(command.workspace, _SAFE)

@@ -145,6 +145,7 @@ async def create(
     agent: str | None = None,
     shared: bool = False,
     plain: str | None = None,
+    expires_at: datetime | None = None,
 ) -> tuple[TokenRow, str]:
     """A new bearer token and its plain text, which nothing can tell again; raises `OwnerMustAct` for a taken name.
 
@@ -156,7 +157,7 @@ async def create(
     held = [Scope(scope) for scope in scopes]
     named = agent or (f"token {name}" if name == DEFAULT_AGENT else name)
     row = await _insert(
-        database, principal, name, "bearer", plain, held, None, source, named, as_owner=as_owner, shared=shared
+        database, principal, name, "bearer", plain, held, expires_at, source, named, as_owner=as_owner, shared=shared
     )
     return row, plain
 
@@ -211,6 +212,13 @@ async def live(database: Database, ids: Collection[TokenId]) -> dict[TokenId, Li
     """Those of them that are not revoked, as they are now."""
     async with database.connection() as conn:
         return {row.id: row for row in await fetch_all(conn, LiveToken, f"{_LIVE} and t.id = any($1)", list(ids))}
+
+
+async def renew(database: Database, before: str, plain: str, expires_at: datetime) -> bool:
+    """Replace the plain text of a bearer token; False if it was replaced or revoked before."""
+    sql = """update api_tokens set sha256 = $2, expires_at = $3
+             where sha256 = $1 and kind = 'bearer' and revoked_at is null returning true"""
+    return bool(await database.run(lambda tx: tx.fetchval(sql, sha256(before), sha256(plain), expires_at)))
 
 
 async def touch(database: Database, token: TokenRow, now: datetime) -> None:

@@ -6,15 +6,16 @@ that its scopes, rates and labels hold here as they do there.
 
 import asyncio
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, Literal
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
@@ -29,19 +30,24 @@ from gateway.domain.conversation.tools import Caller as Run
 from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.memory.memories import MemoryAccess
-from gateway.domain.people.credentials import Scope, permits
+from gateway.domain.people.credentials import SCOPE_WORDS, Scope, permits
 from gateway.domain.principals import Label, Role
+from gateway.domain.text.texts import one_line
 from gateway.domain.work.trees import MODELS
 from gateway.flow.secrets.guard import Clean
 from gateway.store.work import schedules
 from gateway.tools import PrincipalContext, Services, files
 from gateway.tools.memory import tools
-from gateway.web.auth.access import Caller, needs
+from gateway.web.auth.access import OWNER, Caller, at_page, for_programs, needs, public
+from gateway.web.http.errors import Refused
+from gateway.web.http.headers import hosts_of, page_url, split_host
 from gateway.web.site import AtSite, Site
 from gateway.workspace.files.tree import Workspace
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+    from gateway.web.auth.oauth import AuthorizationServer
 
 LOCAL_AGENT = "mcp"
 """The agent name for the local token: a program uses it here, not the person."""
@@ -165,6 +171,80 @@ class _Answer(Response):
 async def serve(request: Request, site: AtSite, caller: Annotated[Caller, Depends(needs(*SCOPES))]) -> Response:
     """Model Context Protocol: tools of the memory, files, tasks and schedules, and `ask`, as its scopes allow."""
     return _Answer(_toolbox(site, caller, request), site.clean, await request.body())
+
+
+@router.get("/.well-known/oauth-protected-resource/mcp", dependencies=[Depends(public)], include_in_schema=False)
+async def resource_metadata(request: Request, site: AtSite) -> dict[str, object]:
+    """Where a client gets a token for `/mcp`, if it has none."""
+    base = _base(request, site)
+    return {"resource": f"{base}/mcp", "authorization_servers": [base], "scopes_supported": SCOPES}
+
+
+@router.get("/.well-known/oauth-authorization-server", dependencies=[Depends(public)], include_in_schema=False)
+async def server_metadata(request: Request, site: AtSite) -> dict[str, object]:
+    """The endpoints of OAuth, for clients without a secret."""
+    base = _base(request, site)
+    ends = {"authorization": "authorize", "token": "token", "registration": "register"}
+    return {
+        "issuer": base,
+        **{f"{name}_endpoint": f"{base}/oauth/{path}" for name, path in ends.items()},
+        "scopes_supported": SCOPES,
+        "response_types_supported": ["code"],
+        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "token_endpoint_auth_methods_supported": ["none"],
+        "code_challenge_methods_supported": ["S256"],
+    }
+
+
+@router.get("/oauth/authorize", dependencies=[Depends(public)], include_in_schema=False)
+async def ask_consent(request: Request, site: AtSite) -> Response:
+    """The page on which the owner decides on a client; no browser is sent on before they have."""
+    if not at_page(request):
+        page = page_url(f"http://{request.headers['host']}", site.access.page_name)
+        return RedirectResponse(f"{page}/oauth/authorize?{request.url.query}", 303)
+    server = await asyncio.to_thread(_authorization_server, request, site)
+    answer = await server.answer("authorize", request)
+    if server.asked is None:
+        [problem] = parse_qs(urlsplit(answer.headers.get("location", "")).query).get(
+            "error_description", ["unknown client_id or redirect_uri"]
+        )
+        raise Refused(400, "bad_request", f"The program asks in a way that isn't supported: {one_line(problem, 300)}.")
+    shown = {"asked": server.asked, "words": SCOPE_WORDS, "fields": request.query_params.multi_items()}
+    return site.pages.page(request, "mcp_consent.html", title="Connect a program", **shown)
+
+
+@router.post("/oauth/authorize", dependencies=OWNER, include_in_schema=False)
+async def consent(request: Request, site: AtSite) -> Response:
+    """Send the owner's browser back to the client, with a code for what they granted."""
+    granted = list(map(str, (await request.form()).getlist("grant")))
+    server = await asyncio.to_thread(_authorization_server, request, site, granted)
+    answer = await server.answer("authorize", request)
+    if not (to := answer.headers.get("location")):
+        return answer
+    page = site.pages.page(request, "mcp_consent_end.html", title="Back to the program", to=to)
+    page.headers["Refresh"] = f"0; url={to}"  # a redirect after a form may not leave this site
+    return page
+
+
+@router.post("/oauth/{endpoint}", dependencies=[Depends(for_programs)], include_in_schema=False)
+async def oauth(request: Request, site: AtSite, endpoint: Literal["token", "register"]) -> Response:
+    """The endpoints of OAuth that programs use."""
+    return await (await asyncio.to_thread(_authorization_server, request, site)).answer(endpoint, request)
+
+
+def _base(request: Request, site: Site) -> str:
+    """The address by which a client has reached the gateway."""
+    host, public_url = request.headers["host"], site.access.public_url
+    return public_url.rstrip("/") if public_url and host in hosts_of(public_url) else f"http://{host}"
+
+
+def _authorization_server(
+    request: Request, site: Site, granted: Collection[str] | None = None
+) -> "AuthorizationServer":
+    """The server for one request; the import takes most of a second."""
+    from gateway.web.auth.oauth import AuthorizationServer
+
+    return AuthorizationServer(site, SCOPES, split_host(request.headers["host"])[1], granted)
 
 
 @router.get("/api/schedules", dependencies=[Depends(needs(Scope.READ))])

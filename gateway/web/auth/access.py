@@ -97,6 +97,9 @@ async def _visitor(request: Request) -> Caller:
 public = Requirement(_no_caller, "public", PUBLIC_BODY)
 """For a route that needs no credential."""
 
+for_programs = Requirement(_no_caller, "webhook", PUBLIC_BODY)
+"""The same, for requests of programs, which don't look like those of a page and count for nobody."""
+
 signed_in = Requirement(_browser, "cookie", MESSAGE_BODY)
 """For a route that requires a browser session."""
 

@@ -8,7 +8,7 @@ import structlog
 from fastapi import Depends, Form
 from fastapi.responses import HTMLResponse
 
-from gateway.domain.people.credentials import Scope, permits
+from gateway.domain.people.credentials import SCOPE_WORDS, Scope, permits
 from gateway.store.people import tokens
 from gateway.web.auth.access import OWNER
 from gateway.web.http.bodies import Name, Text
@@ -16,15 +16,6 @@ from gateway.web.http.errors import Refused
 from gateway.web.pages import Screen
 from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
-
-SCOPES = {
-    Scope.CHAT: "talk to the agent",
-    Scope.READ: "read the status and metrics",
-    Scope.TRIGGER: "queue tasks for the agent",
-    Scope.MEMORY: "use a memory of its own",
-    Scope.FILES: "read the folder shared/",
-    Scope.ADMIN: "everything above, and run the gateway",
-}
 
 log = structlog.get_logger(__name__)
 screen = Screen("/tokens", "Tokens", "key-round", 55)
@@ -84,4 +75,4 @@ async def _pieces(site: Site) -> Mapping[str, str]:
     return made | {f"token{row.id}": piece("token.html", row=row) for row in rows}
 
 
-add_board(screen, _pieces, "tokens.html", scopes=SCOPES)
+add_board(screen, _pieces, "tokens.html", scopes=SCOPE_WORDS)

@@ -50,6 +50,8 @@ def call(what):
         case ["flood"]:
             while True:
                 sys.stdout.write("x" * 65536)
+        case ["asked"]:
+            return " ".join(asked)
         case ["garbage"]:
             while True:
                 print("not a message")
@@ -58,9 +60,11 @@ def call(what):
     return f"echo {what}"
 
 
+asked = []
 print("a line of a log that does not belong here", flush=True)
 for line in sys.stdin:
     message = json.loads(line)
+    asked.append(message.get("method"))
     match message.get("method"):
         case "initialize":
             version = message["params"]["protocolVersion"]

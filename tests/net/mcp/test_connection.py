@@ -23,6 +23,7 @@ from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.net.mcp import connection
 from gateway.net.mcp.connections import Connections
+from gateway.net.mcp.server import McpResult
 from gateway.sandbox.command import Tier
 from gateway.sandbox.workshop import Workshop
 from tests.fakes.caller import CALLER
@@ -150,11 +151,34 @@ async def test_one_for_any_host_reaches_what_the_rules_let_through(local: Local)
             local.servers.endpoint("w", local.config(hosts=mixed))
 
 
-async def test_one_that_ignores_what_it_does_not_know_is_asked_in_the_older_way(
+async def test_one_that_ignores_the_probe_is_asked_in_the_older_way_and_never_probed_again(
     local: Local, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "DISCOVER_TIMEOUT_SECONDS", 0.2)
-    assert await local.do("hello", env={"SILENT": "1"}) == "echo hello"
+    monkeypatch.setattr(connection, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(session, "DISCOVER_TIMEOUT_SECONDS", 3_600.0)
+    older = "initialize notifications/initialized tools/list tools/call"
+    assert await local.do("asked", env={"SILENT": "1"}) == f"server/discover {older}"
+
+    for whose in ("ada", "bob"):
+        await local.connections.drop(whose, "w")
+        assert await (await local.get(whose, env={"SILENT": "1"})).call("do", {"what": "asked"}) == McpResult(older)
+
+    await local.connections.drop("ada", "w")
+    assert (
+        await local.do("asked", env={"SILENT": "1"}, args=["-I", "-u", str(local.place)]) == f"server/discover {older}"
+    )
+
+
+async def test_one_that_fails_after_the_handshake_is_probed_again(local: Local) -> None:
+    await local.get()
+    text = local.place.read_text()
+    local.place.write_text("raise SystemExit(3)")
+    await local.connections.drop("ada", "w")
+    with pytest.raises(NetError):
+        await local.get()
+    local.place.write_text(text)
+
+    assert (await local.do("asked")).startswith("server/discover")
 
 
 async def test_people_have_servers_of_their_own_and_a_change_starts_another(local: Local) -> None:

@@ -107,6 +107,16 @@ async def test_an_old_kernel_ends_it_just_as_well(desk: Desk) -> None:
 
 
 @KERNELS
+async def test_a_command_there_has_a_terminal_too(desk: Desk) -> None:
+    line = "stty size; read -r word < /dev/tty; echo got:$word; cat"
+    process = (await desk.spawn("start", command=line, pty=True, rows=9, columns=30))["process"]
+    await desk.spawn("write", process=process, input="hello")
+    await desk.spawn("write", process=process, keys=["ctrl-c"])
+    seen = await desk.until_ended(process)
+    assert seen["screen"] == "9 30\nhello\ngot:hello\n^C"
+
+
+@KERNELS
 async def test_the_end_of_the_gateway_ends_its_commands(desk: Desk) -> None:
     mark = f"7{os.getpid() % 10000:04}"
     run = asyncio.create_task(desk.run(f"setsid sleep {mark} & sleep {mark}"))
