@@ -129,6 +129,10 @@ class ProviderSettings(_Settings):
     default_model: str | None = Field(
         None, min_length=1, description="Its model for `auto`, and for an agent that names the provider only."
     )
+    api: Literal["chat", "responses"] = Field(
+        "chat",
+        description='"responses" asks its models by OpenAI\'s Responses API, "chat" only those that take nothing else.',
+    )
     enabled: bool = Field(True, description="false: none of its models is asked.")
     context_window: int | None = Field(
         None,

@@ -4,7 +4,7 @@ A file is one exchange, in JSON lines. The first is its header:
 
 `provider`, `habit` (one of `HABITS`), `source` (where it is documented or reported), `model` (as configured; its prefix
 chooses our code), `expects` (see `Expected`), and, if they matter, `ask` (the person's words), `messages` (those before
-them, in OpenAI's form) and `image` (one is attached).
+them, in OpenAI's form), `image` (one is attached), `api` and `thinking` (as configured).
 
 Then what the server sends. A line with `http` begins a response: its status, `headers` and `body`, JSON or text. After
 one without a body the stream follows, and a file that begins with a chunk begins a stream with status 200: an object is
@@ -50,6 +50,7 @@ class Expected:
 
     text: str | None = None
     """The whole answer; the person sees it and nothing else."""
+    thought: str | None = None
     calls: list[list[Any]] | None = None
     """Names and arguments of the calls."""
     written: bool = False
@@ -87,6 +88,8 @@ class Exchange:
     ask: str = "hello"
     messages: tuple[dict[str, Any], ...] = ()
     image: bool = False
+    api: str = "chat"
+    thinking: str | None = None
 
 
 def read(path: Path) -> Exchange:
