@@ -126,6 +126,8 @@ class ProviderSettings(Section):
     """Where the provider's API is; null means its public address."""
     default_model: str | None = Field(None, min_length=1)
     """Its model for `auto`, and for an agent that names the provider only."""
+    api: Literal["chat", "responses"] = "chat"
+    """ "responses" asks its models by OpenAI's Responses API, "chat" only those that take nothing else."""
     enabled: bool = True
     """false: none of its models is asked."""
     context_window: int | None = Field(None, ge=2048)

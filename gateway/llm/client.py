@@ -16,6 +16,7 @@ from gateway.domain.conversation.model import (
     UserMessage,
     Waiting,
 )
+from gateway.domain.json import JsonObject
 from gateway.domain.settings import CallParams, ModelSettings, ThinkingLevel
 from gateway.domain.text.tokens import estimate
 from gateway.domain.time import Clock
@@ -123,8 +124,7 @@ class ModelClient:
 
     def thinking(self, level: ThinkingLevel) -> "ModelClient":
         """The same chain with this level of thinking."""
-        params = self._services.params.model_copy(update={"thinking": level})
-        return ModelClient(self._chain, self._why, replace(self._services, params=params))
+        return self._with({"thinking": level})
 
     def with_primary(self, model: str | None) -> "ModelClient | None":
         """The same chain with `model`, if given, in front; None if no model is connected at all."""
@@ -134,10 +134,12 @@ class ModelClient:
 
     def tuned(self, temperature: float, max_output_tokens: int | None) -> "ModelClient":
         """The same chain with another temperature and, if given, another longest answer."""
-        params = self._services.params.model_copy(update={"temperature": temperature})
-        if max_output_tokens is not None:
-            params = params.model_copy(update={"max_output_tokens": max_output_tokens})
-        return ModelClient(self._chain, self._why, replace(self._services, params=params))
+        longest = max_output_tokens or self._services.params.max_output_tokens
+        return self._with({"temperature": temperature, "max_output_tokens": longest})
+
+    def _with(self, params: JsonObject) -> "ModelClient":
+        services = replace(self._services, params=self._services.params.model_copy(update=dict(params)))
+        return ModelClient(self._chain, self._why, services)
 
     async def transcribe(self, models: Sequence[str], name: str, mime: str, audio: bytes) -> Reply:
         """Transcribe a recording with the first of these models that can.

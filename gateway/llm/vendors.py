@@ -5,7 +5,7 @@ Vendors that aren't listed are left to litellm."""
 import hmac
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from json import dumps
@@ -176,9 +176,7 @@ VENDORS = (
         key_shape=r"xai-\w{20,}",
     ),
     Vendor("ollama", OLLAMA, base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
-    Vendor("ollama_chat", OLLAMA, base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
     Vendor("vllm", "vLLM", base_url="http://127.0.0.1:8000"),
-    Vendor("hosted_vllm", "vLLM", base_url="http://127.0.0.1:8000"),
     Vendor("lm_studio", "LM Studio", base_url="http://127.0.0.1:1234"),
     Vendor("llamacpp", "llama.cpp", base_url="http://127.0.0.1:8080"),
     Vendor("jan", "Jan", base_url="http://127.0.0.1:1337"),
@@ -187,7 +185,7 @@ VENDORS = (
 """In the order in which `auto` looks for keys."""
 ALIASES = {"ollama_chat": "ollama", "hosted_vllm": "vllm"}
 """Other prefixes of the same servers."""
-LOCAL_SERVERS = tuple(known for known in VENDORS if not known.keys and known.prefix not in {*ALIASES, "whisper"})
+LOCAL_SERVERS = tuple(known for known in VENDORS if not known.keys and known.prefix != "whisper")
 """For conversations, in the order in which `auto` prefers them."""
 TRANSCRIBING_SERVERS = ("whisper", "vllm", "lm_studio", "llamacpp", "jan")
 """Prefixes of servers that may have a model for recordings, in the order in which they are proposed."""
@@ -230,7 +228,8 @@ def default_model(prefix: str, providers: Mapping[str, ProviderSettings]) -> str
 
 def vendor(prefix: str) -> Vendor:
     """The entry for a prefix; an empty entry if it is unknown."""
-    return next((known for known in VENDORS if known.prefix == prefix), Vendor(prefix, prefix))
+    found = next((known for known in VENDORS if known.prefix == ALIASES.get(prefix, prefix)), Vendor(prefix, prefix))
+    return replace(found, prefix=prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +243,10 @@ class Endpoint:
     """The refusals of its models; shared by all endpoints of a gateway."""
     window: int | None = None
     """Tokens of context, as the owner set them."""
+    thinks_first: set[str] = field(default_factory=set, compare=False, repr=False)
+    """Sources of models that are known to begin by thinking without saying so."""
+    by_responses: bool = False
+    """Whether the owner chose the Responses API."""
     windows: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
     """Tokens of context by model, as far as servers have told them; shared like the refusals."""
 
@@ -293,7 +296,8 @@ def endpoint_of(prefix: str, providers: Mapping[str, ProviderSettings], environ:
     entry = vendor(prefix)
     settings = providers.get(prefix) or providers.get(ALIASES.get(prefix, prefix), ProviderSettings())
     base_url = settings.base_url or _base_url_of(entry, environ)
-    return Endpoint(entry, _configured_key(entry, settings, environ), base_url, window=settings.context_window)
+    key, by_responses = _configured_key(entry, settings, environ), settings.api == "responses"
+    return Endpoint(entry, key, base_url, window=settings.context_window, by_responses=by_responses)
 
 
 def _configured_key(entry: Vendor, settings: ProviderSettings, environ: Mapping[str, str]) -> SecretStr | None:

@@ -136,6 +136,7 @@ class FakeModels:
         app = web.Application(client_max_size=64 * 2**20)
         for prefix in ("/v1", ""):
             app.router.add_post(f"{prefix}/chat/completions", self._chat)
+            app.router.add_post(f"{prefix}/responses", self._responses)
             app.router.add_post(f"{prefix}/messages", self._anthropic)
             app.router.add_post(f"{prefix}/audio/transcriptions", self._transcribe)
             app.router.add_post(f"{prefix}/audio/speech", self._speak)
@@ -150,6 +151,11 @@ class FakeModels:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         return await self._answer(request, body, body["messages"], OpenAI(body))
+
+    async def _responses(self, request: web.Request) -> web.StreamResponse:
+        """Answers as the `raw` text of its rule says."""
+        body = await request.json()
+        return await self._answer(request, body, [item for item in body["input"] if "role" in item], OpenAI(body))
 
     async def _anthropic(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()

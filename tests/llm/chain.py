@@ -91,16 +91,23 @@ def last_reply(events: list[ModelEvent]) -> Reply:
 
 
 async def client_for(
-    base_url: str, *models: str, clock: FakeClock | None = None, engine: str = "auto", silence: float = 120.0
+    base_url: str,
+    *models: str,
+    clock: FakeClock | None = None,
+    engine: str = "auto",
+    silence: float = 120.0,
+    api: str = "chat",
+    thinking: str | None = None,
 ) -> ModelClient:
     """A client whose every provider is at one address, with the key `sk-test-secret`."""
     prefixes = {model.partition("/")[0] for model in models}
-    access = {"api_key": "sk-test-secret-1234", "base_url": base_url}
+    access = {"api_key": "sk-test-secret-1234", "base_url": base_url, "api": api}
     settings = ModelSettings.model_validate(
         {
             "primary": models[0],
             "fallbacks": models[1:],
             "engine": engine,
+            "thinking": thinking,
             "providers": dict.fromkeys(prefixes, access),
         }
     )

@@ -36,7 +36,7 @@ def test_a_time_in_words(message: str, seconds: float | None) -> None:
     ],
 )
 def test_a_time_in_the_body(body: bytes, seconds: float | None) -> None:
-    assert parse_refusal(body).as_error(429).retry_after == seconds
+    assert parse_refusal(body, 429).retry_after == seconds
 
 
 @pytest.mark.parametrize(

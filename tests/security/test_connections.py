@@ -12,7 +12,7 @@ ALLOWED = {
     "gateway/net": "the guarded client (also for the indexes of skills and servers), the MCP client over it, and ddgs",
     "gateway/net/object_store.py": "the operator's object store, whose addresses are checked before each use",
     "gateway/llm/protocol/http.py": "endpoints of models, by the operator's configuration",
-    "gateway/llm/protocol/bounded_httpx.py": "bounds for litellm's clients, none of its own",
+    "gateway/llm/protocol/bounds.py": "bounds for litellm's clients, none of its own",
     "gateway/llm/local_servers.py": "asks the model servers on this machine or where the operator says",
     "gateway/llm/providers/openai.py": "endpoints of models, through http.py",
     "gateway/llm/providers/litellm.py": "endpoints of models, by the operator's configuration",

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from codecs import BOM_UTF8
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, suppress
 
 from pydantic import ValidationError
@@ -60,7 +60,7 @@ async def read_single(body: AsyncIterator[bytes], source: str) -> ProviderEvents
         yield KeepAlive()
     whole = bytes(data.removeprefix(BOM_UTF8))
     if whole.lstrip().startswith((b"data:", b"event:", b":")):
-        async with aclosing(read_answer(_at_once(whole), source)) as events:
+        async with aclosing(read_answer(at_once(whole), source)) as events:
             async for event in events:
                 yield event
         return
@@ -69,8 +69,20 @@ async def read_single(body: AsyncIterator[bytes], source: str) -> ProviderEvents
     yield answer.reply()
 
 
-async def _at_once(whole: bytes) -> AsyncGenerator[bytes, None]:
+async def at_once(whole: bytes) -> AsyncGenerator[bytes, None]:
+    """A body in one piece."""
     yield whole
+
+
+async def as_chunks(body: AsyncIterator[bytes], chunk: Callable[[bytes], bytes]) -> AsyncGenerator[bytes, None]:
+    """The payloads of another protocol, each as what `chunk` makes of it; raises `ModelError` past a bound."""
+    lines = DataLines()
+    async with aclosing(bounded(body)) as pieces:
+        async for piece in pieces:
+            for payload in lines.feed(piece):
+                yield b"data: " + chunk(payload) + b"\n"
+    for payload in lines.feed(b"\n"):  # the last line may lack its end
+        yield b"data: " + chunk(payload) + b"\n"
 
 
 def parse(payload: bytes) -> Chunk:
@@ -81,7 +93,7 @@ def parse(payload: bytes) -> Chunk:
     except ValidationError as error:
         chunk = _tolerated(payload, error)
     if chunk.error is not None or (chunk.choices is None and chunk.says):
-        raise parse_refusal(payload).as_error()
+        raise parse_refusal(payload)
     return chunk
 
 

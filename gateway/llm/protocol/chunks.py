@@ -131,6 +131,8 @@ class Delta(_Open):
 
     content: str | Annotated[list[TextPart], Field(max_length=MAX_CALLS)] | None = None
     refusal: str | None = None
+    summary: str | None = None
+    """A summary of the thinking, which its provider doesn't get back."""
     tool_calls: list[CallPiece] | None = Field(None, max_length=MAX_CALLS)
     function_call: FunctionPiece | None = None
     """A call as it was before there were several."""
@@ -150,13 +152,17 @@ MAX_USD = 1000.0
 """Of one call."""
 
 
+def _detail(name: str, *of: str) -> AliasChoices:
+    return AliasChoices(*(AliasPath(f"{each}_tokens_details", name) for each in of))
+
+
 class UsageReport(_Wire):
     """Tokens as counted by the provider; some also report the price."""
 
-    prompt_tokens: Tokens | None = None
-    completion_tokens: Tokens | None = None
-    cached: Tokens | None = Field(None, validation_alias=AliasPath("prompt_tokens_details", "cached_tokens"))
-    thinking: Tokens | None = Field(None, validation_alias=AliasPath("completion_tokens_details", "reasoning_tokens"))
+    prompt_tokens: Tokens | None = Field(None, validation_alias=AliasChoices("prompt_tokens", "input_tokens"))
+    completion_tokens: Tokens | None = Field(None, validation_alias=AliasChoices("completion_tokens", "output_tokens"))
+    cached: Tokens | None = Field(None, validation_alias=_detail("cached_tokens", "prompt", "input"))
+    thinking: Tokens | None = Field(None, validation_alias=_detail("reasoning_tokens", "completion", "output"))
     prompt_cache_hit_tokens: Tokens | None = None
     cost: float | None = Field(None, ge=0, le=MAX_USD, allow_inf_nan=False)
 
@@ -319,13 +325,13 @@ def _text(delta: Delta) -> str:
 
 def _thought(delta: Delta) -> str:
     """The thinking that it shows; some servers send the same in several fields."""
-    each = (delta.unknown.get(name) for name in _THOUGHTS)
+    each = (delta.summary, *(delta.unknown.get(name) for name in _THOUGHTS))
     return storable(next((text for text in each if isinstance(text, str) and text), ""))
 
 
 def _hidden(delta: Delta) -> int:
     """Characters of the reasoning, or of another field that isn't shown; 1 if it isn't text."""
-    hidden = (*delta.unknown.values(), delta.content)
+    hidden = (*delta.unknown.values(), delta.content, delta.summary)
     return max(len(each) if isinstance(each, str) else bool(each) for each in hidden)
 
 

@@ -10,7 +10,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.protocol.bounds import PIECE_BYTES, refuse_encoded
+from gateway.llm.protocol.bounds import PIECE_BYTES, beginning, refuse_encoded
+from gateway.llm.protocol.refusal import parse_refusal
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -63,9 +64,9 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> AsyncGenerator["ClientResponse", None]:
-        """The response, whatever its status, with its body unread; `timeout` is in seconds and covers the body too.
+        """The response, with its body unread; `timeout` is in seconds and covers the body too.
 
-        Raises `ModelError` for failures of the connection, also while the body is read.
+        Raises `ModelError` if the request is refused, and for failures of the connection, also while the body is read.
         """
         session = self._session or await self.open()
         from aiohttp import ClientError, ClientTimeout
@@ -74,6 +75,9 @@ class HttpClient:
         try:
             async with session.post(self._base_url + path, data=body, headers=headers, timeout=timeouts) as response:
                 refuse_encoded(response.status, response.headers)
+                if response.status >= 400:
+                    refusal = await beginning(response.content.iter_any())
+                    raise parse_refusal(refusal, response.status, response.headers)
                 yield response
         except (ClientError, OSError) as error:
             raise ModelError(ErrorKind.NETWORK, f"{self.host}: {_reason(error)}") from error

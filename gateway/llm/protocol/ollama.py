@@ -6,16 +6,16 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from io import BytesIO
+from itertools import count
 from typing import Any
 
 import structlog
 
 from gateway.domain.json import Json, JsonObject
+from gateway.llm.errors import ModelError
 from gateway.llm.local_servers import ANSWER_SHARE, LOCAL_WINDOW, loaded_context, ollama_model
-from gateway.llm.protocol.answer_reader import DataLines
-from gateway.llm.protocol.bounds import beginning, bounded
+from gateway.llm.protocol.answer_reader import as_chunks
 from gateway.llm.protocol.http import HttpClient
-from gateway.llm.protocol.refusal import parse_refusal
 from gateway.llm.vendors import CONTEXT, Endpoint
 
 log = structlog.get_logger(__name__)
@@ -43,17 +43,17 @@ class OllamaChat:
 
         Raises `ModelError` if it is refused.
         """
-        request = json.dumps(ollama_request(body, await self._window(name))).encode()
-        async with self._http.post("/api/chat", BytesIO(request), {"Content-Type": "application/json"}) as response:
-            if response.status < 400:
+        request, begun = BytesIO(json.dumps(ollama_request(body, await self._window(name))).encode()), False
+        try:
+            async with self._http.post("/api/chat", request, {"Content-Type": "application/json"}) as response:
+                begun = True
                 async with aclosing(as_openai(response.content.iter_any())) as chunks:
                     yield chunks
                 await self._check_context(name)
-                return
-            refusal = parse_refusal(await beginning(response.content.iter_any()))
-            if response.status not in _NO_SUCH_PATH or "model" in refusal.message:
-                raise refusal.as_error(response.status, response.headers)
-        yield None
+        except ModelError as error:
+            if begun or error.status not in _NO_SUCH_PATH or "model" in error.message:
+                raise
+            yield None
 
     async def _window(self, name: str) -> int:
         """The context to ask for, looked up until the server tells it: the prompt was made for the same."""
@@ -101,25 +101,13 @@ def ollama_request(body: JsonObject, window: int) -> JsonObject:
     return {name: value for name, value in sent.items() if value is not None}
 
 
-async def as_openai(body: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """The lines of an answer as chunks of OpenAI's form, each a line; other payloads are passed on as they are.
+def as_openai(body: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """The lines of an answer as chunks of OpenAI's form; other payloads are passed on as they are.
 
     Raises `ModelError` past the bounds of an answer.
     """
-    lines, calls = DataLines(), 0
-    async for piece in _ended(bounded(body)):
-        for payload in lines.feed(piece):
-            chunk, made = _chunk(payload, calls)
-            calls += made
-            yield b"data: " + chunk + b"\n"
-
-
-async def _ended(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """The pieces, and the end of the last line, which may lack it."""
-    async with aclosing(pieces):
-        async for piece in pieces:
-            yield piece
-    yield b"\n"
+    places = count()
+    return as_chunks(body, lambda line: _chunk(line, places))
 
 
 def _within(limit: Json, window: int) -> Json:
@@ -161,15 +149,15 @@ def _form(wanted: Any) -> Json:
     return None
 
 
-def _chunk(line: bytes, calls: int) -> tuple[bytes, int]:
-    """The line in OpenAI's form, and the number of calls in it: Ollama sends each call whole, often without an id."""
+def _chunk(line: bytes, places: Iterator[int]) -> bytes:
+    """The line in OpenAI's form, its calls at the next places: Ollama sends each call whole, often without an id."""
     with suppress(ValueError, TypeError, RecursionError):
         match json.loads(line):
             case {"message": dict(message), **rest}:
-                made = message.get("tool_calls") or []
-                delta = message | {"tool_calls": [each | {"index": calls + n} for n, each in enumerate(made)]}
+                calls = message.get("tool_calls") or []
+                delta = message | {"tool_calls": [each | {"index": next(places)} for each in calls]}
                 finish = (rest.get("done_reason") or "stop") if rest.get("done") else None
                 usage = {"prompt_tokens": rest.get("prompt_eval_count"), "completion_tokens": rest.get("eval_count")}
                 whole = {"choices": [{"delta": delta, "finish_reason": finish}], "usage": usage if finish else None}
-                return json.dumps(whole).encode(), len(made)
-    return line, 0
+                return json.dumps(whole).encode()
+    return line

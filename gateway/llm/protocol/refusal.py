@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.llm.error_words import seconds_in
@@ -17,34 +16,15 @@ _DAY_WAIT_S = 3_600.0
 _MARKUP = re.compile(r"<(style|script)\b[^<>]*>[^<]*</\1>|<[^<>]*>", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderRefusal:
-    """An error as a whole body, or inside a stream; `fields` are those of the request that it names."""
+def parse_refusal(body: bytes, status: int | None = None, headers: Mapping[str, str] | None = None) -> ModelError:
+    """The error in the body of a refused request, or in a stream; if its form is unknown, quotes its beginning.
 
-    message: str = ""
-    code: str | int | None = None
-    type: str | None = None
-    param: str | None = None
-    wait: float | None = None
-    """Seconds, if the body says so."""
-    fields: frozenset[str] = field(default_factory=frozenset)
-
-    def as_error(self, status: int | None = None, headers: Mapping[str, str] | None = None) -> ModelError:
-        """As a `ModelError`; without an HTTP status, a numeric code serves as one."""
-        if status is None and isinstance(self.code, int):
-            status = self.code
-        code = self.code if isinstance(self.code, str) else self.type
-        error = classify(status, code, self.message or f"HTTP status {status}", headers, self.wait)
-        error.fields = self.fields | {self.param or ""}
-        return error
-
-
-def parse_refusal(body: bytes) -> ProviderRefusal:
-    """Parse the body of a refused request; if its form is unknown, quote its beginning."""
+    Without an HTTP `status`, a numeric code serves as one.
+    """
     data: Any = None
     with suppress(ValueError, RecursionError):
         data = json.loads(body)
-    told = _error_in(data)
+    told, text = _error_in(data), body.decode("utf-8", "replace")
     words = _text(told.get("message")) or _text(told.get("error")) or _text(told.get("status_msg"))
     message = words or "; ".join(_details(told.get("detail")))
     if inner := _upstream(told):
@@ -52,16 +32,14 @@ def parse_refusal(body: bytes) -> ProviderRefusal:
     if not message and not any(
         isinstance(told.get(key), str) for key in ("message", "error", "detail", "code", "type")
     ):
-        message = _quoted(body.decode("utf-8", "replace"))
-    code, wait = told.get("code"), wait_in(body.decode("utf-8", "replace"), message)
-    return ProviderRefusal(
-        message,
-        code if isinstance(code, str | int) and not isinstance(code, bool) else None,
-        _text(told.get("type")) or _text(told.get("status")) or None,
-        _text(told.get("param")) or None,
-        wait,
-        frozenset(_places(told.get("detail"))),
-    )
+        message = _quoted(text)
+    code, wait = told.get("code"), wait_in(text, message)
+    if status is None and isinstance(code, int) and not isinstance(code, bool):
+        status = code
+    kind = _text(code) or _text(told.get("type")) or _text(told.get("status")) or None
+    error = classify(status, kind, message or f"HTTP status {status}", headers, wait)
+    error.fields = frozenset({*_places(told.get("detail")), _text(told.get("param"))})
+    return error
 
 
 def _error_in(data: Any) -> Mapping[str, Any]:

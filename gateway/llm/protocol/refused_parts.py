@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,17 +13,29 @@ from gateway.domain.json import Json, JsonObject
 from gateway.domain.settings import CallParams, ThinkingLevel
 from gateway.llm.error_words import OUTPUT_BOUND
 from gateway.llm.errors import ErrorKind, ModelError
+from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.wire import Calls, alternating, given_back, lacks_fields, messages_json, texts_of
-from gateway.llm.provider import ProviderEvents
+from gateway.llm.provider import ProviderEvents, ThinkingEnded
 from gateway.llm.vendors import THINKING, Endpoint, split_model
 
 log = structlog.get_logger(__name__)
 
+CHAT = "chat completions"
+"""The API that isn't used for a model; it is asked by the Responses API."""
+_NOT_BY_CHAT = re.compile(
+    r"v1/responses|responses api|(chat/?completions?\b|\bchatCompletion\b).{0,40}(support|accessible|not work)"
+    r"|not (supported|accessible|available)\b.{0,40}chat/completions",
+    re.IGNORECASE,
+)
+SUMMARY = "reasoning.summary"
+"""Asks for a summary of the reasoning; OpenAI gives verified organisations alone one."""
 _SAMPLING = ("temperature", "top_p", "max_completion_tokens", "max_tokens")
-_OPTIONAL = ("tools", "tool_choice", "response_format", "stream_options", *_SAMPLING)
+_OPTIONAL = ("tools", "tool_choice", "response_format", "stream_options", "include", *_SAMPLING, "stream")
 """Fields without which an answer is still an answer."""
 GIVEN_BACK = "fields of its own"
 OTHERS_CALLS = "calls without fields of its own"
+_NEEDED = {"tools": {"tool_choice"}, "stream": {"stream_options"}}
+"""Fields, and those that mean nothing without them."""
 OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _OF_THINKING = frozenset({"reasoning_effort", "reasoning", "thinking", "enable_thinking", "chat_template_kwargs"})
 ORDER = "messages of one role in a row"
@@ -52,7 +64,12 @@ class LeftOut:
     @property
     def source(self) -> str:
         """The source whose fields the model gets back; "" once it has refused them."""
-        return "" if GIVEN_BACK in self.parts else self.own
+        return "" if GIVEN_BACK in self.parts else f"{self.own}/responses" if self.by_responses else self.own
+
+    @property
+    def by_responses(self) -> bool:
+        """Whether the model is asked by the Responses API."""
+        return CHAT in self.parts
 
     @property
     def calls(self) -> Calls:
@@ -68,13 +85,14 @@ class LeftOut:
         self, fields: Mapping[str, Json], level: ThinkingLevel | None, thinking: Mapping[str, Json]
     ) -> dict[str, Json]:
         """The fields, and those that ask for this level, without the parts."""
-        parts = self.parts | ({"tool_choice"} if "tools" in self.parts else set())
+        parts = self.parts.union(*(needing for part, needing in _NEEDED.items() if part in self.parts))
         body = {**fields, **({} if f"{THINKING}{level}" in parts else thinking)}
         return {name: value for name, value in body.items() if name not in parts}
 
 
-Ask: TypeAlias = Callable[[LeftOut], tuple[Mapping[str, Json], ProviderEvents]]
-"""Makes the body of a request, and the events of its answer."""
+Request: TypeAlias = tuple[Mapping[str, Json], AbstractAsyncContextManager[ProviderEvents]]
+"""The body, and the events of the answer."""
+Ask: TypeAlias = Callable[[LeftOut, ThinkingFilter], Request]
 
 
 async def asked(
@@ -83,12 +101,15 @@ async def asked(
     """Yield the answer to one request, and to another at once if the model refused a part of it."""
     key = endpoint.source(split_model(model)[1])
     while True:
-        left, begun = LeftOut(endpoint.refusals.of(key), own), False
-        body, answer = ask(left)
+        unused = {CHAT} if endpoint.by_responses else set[str]()
+        left, begun = LeftOut(endpoint.refusals.of(key) | unused, own), False
+        body, answer = ask(left, ThinkingFilter(key in endpoint.thinks_first))
         try:
-            async with aclosing(answer) as events:
+            async with answer as events:
                 async for event in events:
                     begun = True
+                    if isinstance(event, ThinkingEnded):
+                        endpoint.thinks_first.add(key)
                     yield event
         except ModelError as error:
             part = None if begun else refused_part(error, prompt, body, params, left)
@@ -105,13 +126,15 @@ def refused_part(
 ) -> str | None:
     """The part that the request may not have; None if the server says something else.
 
-    It is an optional field, the fields that the server itself sent, others' calls, which lack them, or the order of the
-    messages.
+    It is an optional field, the API, the fields that the server itself sent, others' calls, which lack them, or the
+    order of the messages.
     """
     status = error.status or 0
     if status in (401, 402, 403, 408, 429):
         return None
     error = error.without_quotes(texts_of(prompt))
+    if _NOT_BY_CHAT.search(error.words):
+        return CHAT
     if OTHERS_CALLS not in left.parts and _WANTED.match(error.words) and lacks_fields(prompt, left.source):
         return OTHERS_CALLS
     if _ALTERNATE.search(error.words):
@@ -128,6 +151,8 @@ def refused_part(
         return "tools"
     if status >= 500 or error.kind is ErrorKind.CONTEXT_LENGTH or OUTPUT_BOUND.search(error.words):
         return None
+    if SUMMARY in body.keys() & error.fields:
+        return SUMMARY
     if _OF_THINKING & body.keys() and (_OF_THINKING & error.fields or _THINKING_WORDS.search(error.words)):
         return f"{THINKING}{params.thinking}"
     return next((field for field in _OPTIONAL if field in body and is_named(field)), None)

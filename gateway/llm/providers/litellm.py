@@ -15,9 +15,10 @@ from gateway.domain.conversation.model import Prompt, TextDelta, ThinkingDelta
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.settings import CallParams
 from gateway.llm.errors import ModelError, classify
+from gateway.llm.protocol.bounds import bounding
 from gateway.llm.protocol.chunks import AnswerBuilder, Chunk
 from gateway.llm.protocol.refusal import wait_in
-from gateway.llm.protocol.refused_parts import LeftOut, asked
+from gateway.llm.protocol.refused_parts import LeftOut, Request, asked
 from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.unknown_fields import UnknownFields
 from gateway.llm.protocol.wire import litellm_thinking, options_json, sampling_json
@@ -61,7 +62,6 @@ class LitellmProvider(Provider):
         self._endpoint = endpoint
         self._module: Litellm | None = None
         self._opening = asyncio.Lock()
-        self._thinks_first: set[str] = set()
 
     async def warm(self) -> None:
         """Import litellm in a thread."""
@@ -71,25 +71,24 @@ class LitellmProvider(Provider):
         """Send one request, and another at once if the model refused an optional parameter."""
         litellm = self._module or await self._open()
 
-        def ask(left: LeftOut) -> tuple[dict[str, Json], ProviderEvents]:
+        def ask(left: LeftOut, thinking: ThinkingFilter) -> Request:
             request = self._request(litellm, model, prompt, params, left)
-            return request, self._answer(litellm, model, request)
+            return request, aclosing(self._answer(litellm, model, request, thinking))
 
         async with aclosing(asked(ask, self._endpoint, model, prompt, params, self._endpoint.source(model))) as events:
             async for event in events:
                 yield event
 
-    async def _answer(self, litellm: Litellm, model: str, request: dict[str, Json]) -> ProviderEvents:
-        answer = AnswerBuilder(
-            ThinkingFilter(model in self._thinks_first), unknown=UnknownFields(self._endpoint.source(model))
-        )
+    async def _answer(
+        self, litellm: Litellm, model: str, request: dict[str, Json], thinking: ThinkingFilter
+    ) -> ProviderEvents:
+        answer = AnswerBuilder(thinking, unknown=UnknownFields(self._endpoint.source(model)))
         with _translating():
             chunks = await litellm.acompletion(**request)
             async with aclosing(chunks):
                 async for raw in chunks:
                     size, text = answer.size, answer.add(Chunk.model_validate(raw.model_dump()))
                     if answer.thinking.dropped:
-                        self._thinks_first.add(model)
                         yield ThinkingEnded()
                     if thought := answer.take_thought():
                         yield ThinkingDelta(thought)
@@ -162,20 +161,14 @@ def _named(litellm: Litellm, model: str) -> str:
 def _import() -> Litellm:
     os.environ.update(_ENVIRONMENT)
     litellm = cast("Litellm", import_module("litellm"))
-    _bound_clients()
-    litellm.telemetry = False
-    litellm.suppress_debug_info = True
-    litellm.disable_aiohttp_transport = True
-    return litellm
-
-
-def _bound_clients() -> None:
-    from gateway.llm.protocol.bounded_httpx import bounding
-
     handler = import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
     handler.create_client = bounding(handler.create_client)
     openai = import_module("litellm.llms.openai.common_utils").BaseOpenAILLM
     openai._get_async_http_client = staticmethod(bounding(openai._get_async_http_client))
+    litellm.telemetry = False
+    litellm.suppress_debug_info = True
+    litellm.disable_aiohttp_transport = True
+    return litellm
 
 
 def cacheable(messages: Sequence[JsonObject]) -> list[JsonObject]:

@@ -1,9 +1,9 @@
-"""Any server that speaks the OpenAI chat protocol, over HTTP without the official SDK.
+"""Any server that speaks OpenAI's chat or responses protocol, over HTTP without the official SDK.
 
 The SDK costs 1.1 CPU s to import and twice the CPU per request, and would only pass bytes on.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from io import BytesIO
 from json import dumps
@@ -16,18 +16,18 @@ from gateway.domain.json import Json
 from gateway.domain.settings import CallParams
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.answer_reader import garbled, read_answer, read_single
-from gateway.llm.protocol.bounds import MAX_LINE_BYTES, beginning, bounded
+from gateway.llm.protocol.bounds import MAX_LINE_BYTES, bounded
 from gateway.llm.protocol.http import HttpClient
 from gateway.llm.protocol.ollama import OllamaChat
-from gateway.llm.protocol.refusal import ProviderRefusal, parse_refusal
-from gateway.llm.protocol.refused_parts import OTHER_NAME, LeftOut, asked
+from gateway.llm.protocol.refused_parts import OTHER_NAME, SUMMARY, LeftOut, Request, asked
+from gateway.llm.protocol.responses import STATELESS, as_chat, responses_request
 from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.wire import options_json, sampling_json, thinking_json
-from gateway.llm.provider import Provider, ProviderEvents, ThinkingEnded, Transcription
+from gateway.llm.provider import Provider, ProviderEvents, Transcription
 from gateway.llm.vendors import Endpoint, split_model
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse, FormData
+    from aiohttp import FormData
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -61,7 +61,6 @@ class OpenAIProvider:
         self._http = HttpClient(with_path(endpoint.address), endpoint.key)
         self._ollama = OllamaChat(endpoint) if endpoint.is_ollama else None
         self._speaks_ollama = True
-        self._thinks_first: set[str] = set()
 
     async def warm(self) -> None:
         """Import the HTTP library, in a thread."""
@@ -73,18 +72,16 @@ class OpenAIProvider:
         if self._ollama is not None:
             await self._ollama.close()
 
-    async def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> ProviderEvents:
+    def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> ProviderEvents:
         """Send one request, and another at once if the model refused an optional parameter."""
         self._require_key()
         _, name = split_model(model)
 
-        def ask(left: LeftOut) -> tuple[dict[str, Json], ProviderEvents]:
+        def ask(left: LeftOut, thinking: ThinkingFilter) -> Request:
             body = self._body(name, prompt, params, left)
-            return body, self._answer(name, body, left.source)
+            return body, self._answer(name, body, left, thinking)
 
-        async with aclosing(asked(ask, self._endpoint, model, prompt, params, self._endpoint.source(name))) as events:
-            async for event in events:
-                yield event
+        return asked(ask, self._endpoint, model, prompt, params, self._endpoint.source(name))
 
     async def transcribe(self, model: str, name: str, mime: str, audio: bytes, /) -> Transcription:
         """Send one request; the answer is not streamed."""
@@ -132,8 +129,6 @@ class OpenAIProvider:
 
     async def _bytes(self, path: str, body: "BytesIO | FormData", headers: Mapping[str, str], most: int) -> bytes:
         async with self._http.post(path, body, headers, _WHOLE_S) as response:
-            if response.status >= 400:
-                raise (await _read_refusal(response)).as_error(response.status, response.headers)
             return b"".join([piece async for piece in bounded(response.content.iter_any(), most, longest=most)])
 
     def _body(self, name: str, prompt: Prompt, params: CallParams, left: LeftOut) -> dict[str, Json]:
@@ -149,30 +144,31 @@ class OpenAIProvider:
             **sampling_json(params),
             **options_json(prompt),
         }
-        return left.body(body, params.thinking, thinking_json(vendor.prefix, name, params.thinking))
-
-    async def _answer(self, name: str, body: dict[str, Json], source: str) -> ProviderEvents:
-        async with self._reading(name, body, source) as events:
-            async for event in events:
-                if isinstance(event, ThinkingEnded):
-                    self._thinks_first.add(name)
-                yield event
+        thinking = thinking_json(vendor.prefix, name, params.thinking)
+        if left.by_responses:
+            body |= STATELESS
+            thinking |= {SUMMARY: "auto"} if thinking else {}
+        return left.body(body, params.thinking, thinking)
 
     @asynccontextmanager
-    async def _reading(self, name: str, body: dict[str, Json], source: str) -> AsyncGenerator[ProviderEvents, None]:
-        thinking = ThinkingFilter(name in self._thinks_first)
-        if self._ollama is not None and self._speaks_ollama:
+    async def _answer(
+        self, name: str, body: dict[str, Json], left: LeftOut, thinking: ThinkingFilter
+    ) -> AsyncGenerator[ProviderEvents, None]:
+        responses = left.by_responses
+        if self._ollama is not None and self._speaks_ollama and not responses:
             async with self._ollama.chunks(name, body) as chunks:
                 if chunks is not None:
-                    async with aclosing(read_answer(chunks, source, thinking)) as events:
+                    async with aclosing(read_answer(chunks, left.source, thinking)) as events:
                         yield events
                     return
             self._speaks_ollama = False
-        async with self._http.post("/chat/completions", BytesIO(dumps(body).encode()), _JSON) as response:
-            if response.status >= 400:
-                raise (await _read_refusal(response)).as_error(response.status, response.headers)
-            whole, content = response.content_type == "application/json", response.content.iter_any()
-            reading = read_single(content, source) if whole else read_answer(content, source, thinking)
+        path, request = ("/responses", responses_request(body)) if responses else ("/chat/completions", body)
+        async with self._http.post(path, BytesIO(dumps(request).encode()), _JSON) as response:
+            whole = response.content_type == "application/json"
+            content: AsyncIterator[bytes] = response.content.iter_any()
+            if responses:
+                content, whole = as_chat(content, whole=whole), False
+            reading = read_single(content, left.source) if whole else read_answer(content, left.source, thinking)
             async with aclosing(reading) as events:
                 yield events
 
@@ -181,7 +177,3 @@ def with_path(base_url: str) -> str:
     """Append the usual path `/v1` to a bare host."""
     _, _, rest = base_url.rstrip("/").partition("://")
     return base_url if "/" in rest else f"{base_url.rstrip('/')}/v1"
-
-
-async def _read_refusal(response: "ClientResponse") -> ProviderRefusal:
-    return parse_refusal(await beginning(response.content.iter_any()))

@@ -135,6 +135,38 @@ async def test_a_server_that_misses_them_in_calls_of_others_reads_those_as_words
     await client.close()
 
 
+def reasoned(*calls: str) -> str:
+    """A response that thinks before each call, and between them."""
+    items: list[dict[str, Any]] = []
+    for call in calls:
+        items.append({"type": "reasoning", "id": f"rs_{call}", "summary": [], "encrypted_content": SIGNATURE + call})
+        items.append({"type": "function_call", "call_id": call, "name": "look", "arguments": "{}", "id": f"fc_{call}"})
+    done = ({"type": "response.output_item.done", "output_index": n, "item": item} for n, item in enumerate(items))
+    return sse(*done, {"type": "response.completed", "response": {"status": "completed", "output": items}})
+
+
+async def test_encrypted_reasoning_goes_back_before_its_call_and_to_no_other_api(models: FakeModels) -> None:
+    client = await client_for(models.base_url, "openai/gpt-x", api="responses")
+    models.rules = [Rule(raw=reasoned("a", "b"))]
+    reply = last_reply(await collect(client.stream(Prompt((QUESTION,), (LOOK,)))))
+    await collect(client.stream(after(reply)))
+    sent = models.bodies[-1]["input"]
+    assert [item.get("encrypted_content", item.get("call_id")) for item in sent[1:]] == [
+        f"{SIGNATURE}a",
+        "a",
+        f"{SIGNATURE}b",
+        "b",
+        "a",
+        "b",
+    ]
+    by_chat = await client_for(models.base_url, "openai/gpt-x")
+    models.rules = []
+    await collect(by_chat.stream(after(reply)))
+    assert (len(assistant(models.bodies[-1])["tool_calls"]), SIGNATURE in json.dumps(models.bodies[-1])) == (2, False)
+    await client.close()
+    await by_chat.close()
+
+
 async def answer(endpoint: Endpoint, model: str, prompt: Prompt) -> ProviderReply:
     events = [event async for event in build(endpoint).stream(model, prompt, CallParams())]
     assert isinstance(events[-1], ProviderReply)

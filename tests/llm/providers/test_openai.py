@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
@@ -10,6 +11,7 @@ from pydantic import SecretStr
 
 from gateway.domain.conversation.model import (
     AssistantMessage,
+    Image,
     ModelsExhausted,
     Prompt,
     Restarted,
@@ -21,6 +23,7 @@ from gateway.domain.conversation.model import (
     Usage,
     UserMessage,
 )
+from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.domain.settings import CallParams
 from gateway.llm.errors import ErrorKind, ModelError
@@ -30,6 +33,7 @@ from gateway.llm.vendors import Endpoint, Vendor, vendor
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.llm.chain import HELLO, FakeClock, client_for, collect, last_reply
 
+PICTURE = Image("image/png", b"pixels")
 JSON = {"Content-Type": "application/json"}
 LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}}, Label.OWNER)
 
@@ -363,3 +367,34 @@ class TestHearing:
             await OpenAIProvider(Endpoint(vendor("openai"))).transcribe(
                 "openai/whisper-1", "voice.ogg", "audio/ogg", b"OggS"
             )
+
+
+async def test_a_prompt_in_the_form_of_the_responses_api(models: FakeModels) -> None:
+    models.rules = [Rule(raw='data: {"type": "response.completed", "response": {"status": "completed"}}\n\n')]
+    called = AssistantMessage("I look.", (ToolCall("call_1", "look", '{"at": "sky"}'),))
+    form: dict[str, Json] = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+    asked = (SystemMessage("Be kind."), UserMessage("Look", (PICTURE,)), called, ToolMessage("call_1", "blue"))
+    prompt = Prompt((*asked, SystemMessage("Be brief.")), (LOOK,), must_call="look", answer_format=form)
+    provider = build(Endpoint(vendor("openai"), SecretStr("sk-test"), models.base_url, by_responses=True))
+    await ask(provider, prompt, CallParams(thinking="off"))
+    await provider.close()
+    body = models.bodies[0]
+    picture = f"data:image/png;base64,{b64encode(PICTURE.data).decode()}"
+    assert body["instructions"] == "Be kind."
+    assert body["input"] == [
+        {
+            "role": "user",
+            "content": [{"type": "input_image", "image_url": picture}, {"type": "input_text", "text": "Look"}],
+        },
+        {"role": "assistant", "content": "I look."},
+        {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": '{"at": "sky"}'},
+        {"type": "function_call_output", "call_id": "call_1", "output": "blue"},
+        {"role": "developer", "content": "Be brief."},
+    ]
+    tool = {"type": "function", "name": "look", "description": "Looks.", "parameters": LOOK.parameters}
+    assert body["tools"] == [{**tool, "strict": False}]
+    assert body["tool_choice"] == {"type": "function", "name": "look"}
+    assert body["text"] == {"format": {"type": "json_schema", "name": "a", "schema": {"type": "object"}}}
+    assert body["reasoning"] == {"effort": "none", "summary": "auto"}
+    left = {"messages", "stream_options", "response_format", "reasoning_effort", "max_tokens"}
+    assert not left & body.keys()

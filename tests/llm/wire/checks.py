@@ -31,6 +31,7 @@ def _check_reply(expects: Expected, reply: Reply, shown: str) -> None:
     assert shown in ("", reply.text)
     if expects.text is not None:
         assert reply.text == expects.text
+    assert expects.thought in (None, reply.thought.text if reply.thought else "")
     assert expects.says in reply.text, reply.text
     assert not (expects.never_says and expects.never_says in reply.text), reply.text
     made = [[call.name, json.loads(call.arguments)] for call in reply.calls]

@@ -4,12 +4,12 @@ A file is one exchange, in JSON lines. The first is its header:
 
 `provider`, `habit` (one of `HABITS`), `source` (where it is documented or reported), `model` (as configured; its prefix
 chooses our code), `expects` (see `Expected`), and, if they matter, `ask` (the person's words), `messages` (those before
-them, in OpenAI's form) and `image` (one is attached).
+them, in OpenAI's form), `image` (one is attached), `api` and `thinking` (as configured).
 
 Then what the server sends. A line with `http` begins a response: its status, `headers` and `body`, JSON or text. After
 one without a body the stream follows, and a file that begins with a chunk begins a stream with status 200: an object is
-one event; a text is sent as it is, except `[DONE]`, which is the usual last event. The last response answers all later
-requests.
+one event, or with `aws_event` (its name) and `payload` one of AWS's binary event streams; a text is sent as it is, except
+`[DONE]`, which is the usual last event. The last response answers all later requests.
 """
 
 import json
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 HABITS = {
     "pieces": "calls in pieces",
@@ -50,6 +51,7 @@ class Expected:
 
     text: str | None = None
     """The whole answer; the person sees it and nothing else."""
+    thought: str | None = None
     calls: list[list[Any]] | None = None
     """Names and arguments of the calls."""
     written: bool = False
@@ -87,6 +89,8 @@ class Exchange:
     ask: str = "hello"
     messages: tuple[dict[str, Any], ...] = ()
     image: bool = False
+    api: str = "chat"
+    thinking: str | None = None
 
 
 def read(path: Path) -> Exchange:
@@ -132,4 +136,20 @@ def _whole(head: dict[str, Any]) -> Response:
 def _piece(line: Any) -> bytes:
     if line == "[DONE]":
         return b"data: [DONE]\n\n"
+    if isinstance(line, dict) and "aws_event" in line:
+        return _aws_event(line["aws_event"], json.dumps(line["payload"]).encode())
     return line.encode() if isinstance(line, str) else f"data: {json.dumps(line, ensure_ascii=False)}\n\n".encode()
+
+
+def _aws_event(name: str, payload: bytes) -> bytes:
+    """An event of `application/vnd.amazon.eventstream`; a name that ends in `Exception` is an error."""
+    kind = "exception" if name.endswith("Exception") else "event"
+    told = {f":{kind}-type": name, ":content-type": "application/json", ":message-type": kind}
+    headers = b"".join(
+        bytes([len(key)]) + key.encode() + b"\x07" + len(value).to_bytes(2, "big") + value.encode()
+        for key, value in told.items()
+    )
+    length = 16 + len(headers) + len(payload)
+    prelude = length.to_bytes(4, "big") + len(headers).to_bytes(4, "big")
+    frame = prelude + crc32(prelude).to_bytes(4, "big") + headers + payload
+    return frame + crc32(frame).to_bytes(4, "big")

@@ -82,7 +82,7 @@ async def outcome_of(exchange: Exchange) -> Outcome:
     """Ask the real client, which reaches the server over a socket and waits by a clock of its own."""
     clock, found = FakeClock(), Outcome("", None, None, [], [])
     async with Replay(exchange.responses) as server:
-        client = await client_for(server.url, exchange.model, clock=clock)
+        client = await client_for(server.url, exchange.model, clock=clock, api=exchange.api, thinking=exchange.thinking)
         try:
             async for event in client.stream(_prompt(exchange)):
                 match event:
