@@ -27,6 +27,7 @@ class Clock(Protocol):
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
+@lru_cache(maxsize=4096)  # each prompt has a stamp for each message of its conversation
 def stamp(at: datetime, name: str | None) -> str:
     """ "Thu 2026-11-26 12:56 UTC-8": on the clock of the zone of that name, or of UTC."""
     return clock_text(at.astimezone(_zone_or_utc(name)))
@@ -37,7 +38,7 @@ def clock_text(at: datetime) -> str:
     minutes = round((at.utcoffset() or timedelta()).total_seconds() / 60)
     hours, rest = divmod(abs(minutes), 60)
     offset = f"{'-' if minutes < 0 else '+'}{hours}{f':{rest:02}' if rest else ''}" if minutes else ""
-    # `strftime` takes three times as long, and each prompt has a stamp for each message of its conversation.
+    # `strftime` takes three times as long.
     return f"{_DAYS[at.weekday()]} {at.isoformat(' ', 'minutes')[:16]} UTC{offset}"
 
 

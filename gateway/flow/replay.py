@@ -19,7 +19,6 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.text.tokens import estimate
 from gateway.flow.turn.loop import SizedModel, reply_of
-from gateway.llm.prices import estimate_tool
 from gateway.workspace.skills.parsing import Skill
 
 MAX_ROUNDS = 20
@@ -95,7 +94,7 @@ async def replay(
     done, results, began = ReplayedTurn(turn), defaultdict[str, list[str]](list), perf_counter()
     for call in turn.calls:
         results[_key(call)].append(turn.results.get(call.id, NOT_RECORDED))
-    room, entries = model.prompt_budget() - sum(map(estimate_tool, tools)), [*turn.before, *turn.asked]
+    room, entries = model.prompt_budget() - sum(tool.tokens for tool in tools), [*turn.before, *turn.asked]
     for _ in range(MAX_ROUNDS):
         prompt = Prompt(fit((SystemMessage(system), *to_messages(entries)), room, estimate), tools)
         if done.cost_usd + model.highest(prompt).usd > usd:

@@ -14,13 +14,13 @@ from typing import assert_never
 from pydantic import AliasChoices, BaseModel, Field
 
 from gateway.domain.conversation.model import (
+    TOOL_TOKENS,
     AssistantMessage,
     Highest,
     Prompt,
     PromptMessage,
     SystemMessage,
     ToolMessage,
-    ToolSpec,
     Usage,
     UserMessage,
 )
@@ -145,18 +145,12 @@ def _find(text: mmap.mmap, name: str) -> Price | None:
 
 
 _PER_MESSAGE = 4
-_PER_TOOL = 8
 _PER_IMAGE = 1_100
 
 
 def estimate_prompt(prompt: Prompt) -> int:
     """The tokens of a whole request, tools included."""
-    return sum(map(_message, prompt.messages)) + sum(map(estimate_tool, prompt.tools))
-
-
-def estimate_tool(spec: ToolSpec) -> int:
-    """The tokens that one tool adds to every request."""
-    return _PER_TOOL + estimate(f"{spec.name} {spec.description} {json.dumps(spec.parameters, ensure_ascii=False)}")
+    return sum(map(_message, prompt.messages)) + sum(spec.tokens for spec in prompt.tools)
 
 
 def _message(message: PromptMessage) -> int:
@@ -166,7 +160,7 @@ def _message(message: PromptMessage) -> int:
         case UserMessage(text, images) | ToolMessage(_, text, images):
             return _PER_MESSAGE + estimate(text) + _PER_IMAGE * len(images)
         case AssistantMessage(text, calls, fields):
-            made = sum(_PER_TOOL + estimate(call.name) + estimate(call.arguments) for call in calls)
+            made = sum(TOOL_TOKENS + estimate(call.name) + estimate(call.arguments) for call in calls)
             return _PER_MESSAGE + estimate(text) + made + (fields.tokens if fields else 0)
         case unreachable:
             assert_never(unreachable)

@@ -1120,14 +1120,15 @@ begin
   return query select null::jsonb, e, kept_fields(e) from unnest(v_entries) e;
 end $$;
 
--- Claims tasks for the free slots of each lane, and opens at most eight chats of them: each is a row with the run in its
+-- Claims tasks for the free slots of each lane, and opens at most 25 chats of them: each is a row with the run in its
 -- state, with that of open_chat and its rows behind it if it is opened. None for a process older than the schema. The
 -- lane with the worst suspect comes first: the others then know of it. A chat is left to its run if its session is
--- locked, which is never waited for here, if it had an attempt before, or if opening it fails or answers it.
+-- locked, which is never waited for here, if it had an attempt before, or if opening it fails, whose code is in its
+-- state, or answers it.
 create function claim_open(p_worker uuid, p_free jsonb, p_lease interval, p_kinds text[], p_schema int,
   p_patience interval, p_files int)
 returns table (state jsonb, entry messages, fields text[]) language plpgsql set search_path = supaclaw as $$
-declare t tasks; v_claimed tasks[]; v_run jsonb; v_open boolean; v_left int := 8;
+declare t tasks; v_claimed tasks[]; v_run jsonb; v_open boolean; v_left int := 25;
 begin
   if (select max(number) from migrations) > p_schema then
     return;
@@ -1151,11 +1152,12 @@ begin
                        from open_chat(t.session_id, t.id, t.token, false, p_patience, p_files) o;
           v_open := found;
           if not v_open then
-            raise exception 'it is over, or waits, which its run finds out';
+            raise exception using errcode = 'SW002';  -- it is over, or waits, which its run finds out
           end if;
         end if;
-      exception when others then
-        null;  -- the function had returned no row
+      exception
+        when sqlstate 'SW002' then null;  -- the function had returned no row
+        when others then v_run := v_run || jsonb_build_object('not_opened', sqlstate);
       end;
       v_left := v_left - 1;
     end if;

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.domain.errors import RunLost
 from gateway.domain.ids import InstanceId, TaskId
@@ -49,6 +50,19 @@ class TestClaim:
         taken = [(await world.claim(somebody()))[0].id for _ in range(4)]
         assert taken == [urgent, first, second, late]
         assert await world.claim(somebody()) == []
+
+    async def test_says_with_which_code_a_chat_could_not_be_opened(self, world: World) -> None:
+        await world.ask("hello")
+        me = somebody()
+        await world.chat(me)
+        async with world.database.transaction() as tx:
+            await tx.execute("alter function take_unread rename to was_take_unread")
+            with capture_logs() as logged:
+                [run] = await tasks.claim(tx, me, {Lane.CHAT: 1})
+            await tx.execute("alter function was_take_unread rename to take_unread")
+        assert run.chat is None
+        [told] = [event for event in logged if event["event"] == "claim.not_opened"]
+        assert (told["task_id"], told["code"]) == (str(run.id), "42883")
 
     async def test_leases_the_run_and_raises_the_fence_and_the_count(self, world: World) -> None:
         task, worker = await world.queue(), somebody()

@@ -21,7 +21,6 @@ from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import Caller, Effect, Labelled, ToolFailed
 from gateway.domain.ids import PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
-from gateway.llm.prices import estimate_tool
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals
 from gateway.timetable.schedules import InvalidSchedule
@@ -469,4 +468,4 @@ async def test_where_there_is_no_store_it_says_so() -> None:
 
 def test_it_takes_little_of_the_prompt() -> None:
     [spec] = toolbox_of(tools(Services(Workspace(Path()))), spill).specs
-    assert estimate_tool(spec) <= 350
+    assert spec.tokens <= 350

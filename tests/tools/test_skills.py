@@ -17,7 +17,6 @@ from gateway.domain.conversation.tools import Caller, Change, ToolClass
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import is_own_words
-from gateway.llm.prices import estimate_tool
 from gateway.store.connection.pool import Database
 from gateway.tools import Services
 from gateway.tools.skills import PAGE, tools
@@ -248,4 +247,4 @@ async def test_no_file_of_a_release_is_fetched_as_its_downloads_are_counted(
 def test_members_have_no_skills_and_the_tool_is_small(desk: Desk) -> None:
     assert tools(Services(desk.skills.workspace)) == ()
     [spec] = desk.toolbox.specs
-    assert estimate_tool(spec) <= 250
+    assert spec.tokens <= 250

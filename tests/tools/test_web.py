@@ -21,7 +21,6 @@ from gateway.domain.ids import SessionId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import quotes_whole
-from gateway.llm.prices import estimate_tool
 from gateway.net.addresses import Rules
 from gateway.net.search import WebSearcher
 from gateway.store.connection.pool import Database
@@ -405,7 +404,7 @@ def test_both_cost_less_than_450_tokens(tmp_path: Path) -> None:
     async def spill(name: str, _text: str, _label: Label) -> str:
         return name
 
-    assert sum(map(estimate_tool, toolbox_of(tools(Services(Workspace(tmp_path))), spill).specs)) <= 450
+    assert sum(spec.tokens for spec in toolbox_of(tools(Services(Workspace(tmp_path))), spill).specs) <= 450
 
 
 def test_an_edited_configuration_holds_at_the_next_request() -> None:

@@ -108,9 +108,9 @@ def own_turn(rows: Sequence[MessageRow], task: TaskId) -> list[MessageRow]:
 
 
 def _shown(row: MessageRow) -> int:
-    if row.kind == "user" and row.size > MAX_MESSAGE_TOKENS:
-        return BEGINNING_TOKENS
-    return min(row.size, MAX_MESSAGE_TOKENS)
+    if (size := row.size) <= MAX_MESSAGE_TOKENS:
+        return size
+    return BEGINNING_TOKENS if row.kind == "user" else MAX_MESSAGE_TOKENS
 
 
 def _turn_starts(body: Sequence[MessageRow], task: TaskId) -> int:

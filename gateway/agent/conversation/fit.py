@@ -40,6 +40,9 @@ def fit(
 
     The oldest rounds are dropped first; the newest user message and the first `pinned` rounds stay.
     """
+    weights = [message_tokens(message, estimate) for message in messages]
+    if sum(weights) <= budget and max(weights, default=0) <= longest:
+        return tuple(messages)
     system = tuple(message for message in messages if isinstance(message, SystemMessage))
     rest = [message for message in messages if not isinstance(message, SystemMessage)]
     capped = _shrunk(rest, longest, estimate)

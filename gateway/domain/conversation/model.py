@@ -3,11 +3,16 @@
 import json
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol, TypeAlias
 
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import JsonObject, json_or_text
 from gateway.domain.principals import Label
+from gateway.domain.text.tokens import estimate
+
+TOOL_TOKENS = 8
+"""Tokens of a tool, or of a call, besides its texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class ProviderFields:
         return sum(len(text.encode()) // 3 for text in (self.message, *self.calls))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToolSpec:
     """A tool as shown to the model; `parameters` is a JSON Schema object, `label` is how far its words are trusted."""
 
@@ -64,6 +69,12 @@ class ToolSpec:
     description: str
     parameters: JsonObject
     label: Label
+
+    @cached_property
+    def tokens(self) -> int:
+        """The tokens that it adds to every request, estimated."""
+        schema = json.dumps(self.parameters, ensure_ascii=False)
+        return TOOL_TOKENS + estimate(f"{self.name} {self.description} {schema}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import chain, groupby
 from typing import TypeAlias
 from uuid import UUID, uuid4, uuid5
 
@@ -19,7 +20,7 @@ from gateway.domain.ids import EntryId, InboxId
 from gateway.domain.principals import Role
 from gateway.domain.time import Clock
 from gateway.flow.engine import Engine
-from gateway.flow.inbound.persistence import ALBUM_SECONDS, Accepted, InboundWriter, goes_on
+from gateway.flow.inbound.persistence import ALBUM_SECONDS, Accepted, InboundWriter, goes_on, is_plain
 from gateway.flow.inbound.spool import Outages, Quarantine, Spool
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import MessageStored
@@ -67,7 +68,7 @@ class Rehearsal:
     async def _write(self, tx: Connection, arrival: Arrival) -> None:
         await self.writer.write(tx, arrival, None, Role.OWNER, StartTurn())
         more = replace(arrival.inbound, platform_id=f"{arrival.inbound.platform_id}-2")
-        await self.writer.accept(tx, Arrival(EntryId(uuid4()), more, arrival.at), Role.OWNER)
+        await self.writer.accept(tx, [(Arrival(EntryId(uuid4()), more, arrival.at), Role.OWNER)])
         at = await addresses.lock(tx, arrival.inbound.address)
         assert at is not None, "it was just added"
         await send_notice(tx, at, "rehearsal", 100)
@@ -133,6 +134,27 @@ _ENTRIES = UUID("6f1f7c50-6d6e-4b0f-9a3c-5d2f6a2f0c11")
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A message at its place in a batch; `followed` if its chat says more behind it."""
+
+    place: int
+    inbound: Inbound
+    followed: bool
+
+
+@dataclass(slots=True)
+class _New:
+    """A message that this process hasn't stored yet; once it is `written`, the journal has it at `place`."""
+
+    key: tuple[str, ...]
+    arrival: Arrival
+    role: Role
+    decision: Decision
+    place: Place | None = None
+    written: bool = False
+
+
 @dataclass
 class InboundFlow:
     """Accepts batches of messages from channels."""
@@ -158,23 +180,26 @@ class InboundFlow:
     async def accept(self, batch: Sequence[Inbound]) -> tuple[Accepted, ...]:
         """Store a batch, each chat's messages in order; a command takes effect before the next message is read.
 
+        Plain messages in a row are stored together, and the owner's chats begin.
+
         On return all are committed, or on disk while the database is unavailable. Raises `TryAgainLater` if the batch
         may not be acknowledged; messages that are stored already are recognised when they come again.
         """
         chats: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
         for place, inbound in enumerate(batch):
             chats[_chat(inbound)].append(place)
+        owners_first = sorted(chats.values(), key=lambda places: self._decide(batch[places[0]])[0] is not Role.OWNER)
         accepted: dict[int, Accepted] = {}
 
         async def one_chat(places: Sequence[int]) -> None:
             is_command = isinstance(self._decide(batch[places[0]])[1], RunCommand)
             async with self._commanding if is_command else self._storing:
-                for place in places:
-                    said = clean_inbound(batch[place], self.clean)
-                    for part in self._companions.complete(said):
-                        accepted[place] = await self._accept(part, followed=place != places[-1] or part is not said)
+                parts = chain.from_iterable(self._parts(batch[place], place, place == places[-1]) for place in places)
+                for _, together in groupby(parts, self._alike):
+                    said = list(together)
+                    accepted.update(zip((part.place for part in said), await self._accept(said), strict=True))
 
-        for failure in await asyncio.gather(*map(one_chat, chats.values()), return_exceptions=True):
+        for failure in await asyncio.gather(*map(one_chat, owners_first), return_exceptions=True):
             if failure is not None:
                 raise failure
         return tuple(accepted[place] for place in range(len(batch)))
@@ -202,40 +227,88 @@ class InboundFlow:
         """Free memory; the database has every key."""
         self._seen.clear()
 
-    async def _accept(self, inbound: Inbound, *, followed: bool) -> Accepted:
+    def _parts(self, inbound: Inbound, place: int, last: bool) -> Iterator[_Part]:
+        """The message behind earlier parts that it completes; all but the `last` one are followed by another."""
+        said = clean_inbound(inbound, self.clean)
+        for part in self._companions.complete(said):
+            yield _Part(place, part, followed=not last or part is not said)
+
+    def _alike(self, part: _Part) -> object:
+        """Equal for messages that one statement can store."""
+        plain = isinstance(self._decide(part.inbound)[1], StartTurn) and is_plain(part.inbound)
+        return part.inbound.address if plain else part
+
+    async def _accept(self, parts: Sequence[_Part]) -> list[Accepted]:
+        met = [self._met(part) for part in parts]
+        new = [each for each in met if isinstance(each, _New)]
+        stored = iter(await self._store_together(new))
+        return [each if isinstance(each, Accepted) else await self._settled(each, next(stored)) for each in met]
+
+    def _met(self, part: _Part) -> "Accepted | _New":
         self.engine.failpoints.reach(Step.INBOUND_RECEIVED)
-        key = (*_chat(inbound), inbound.platform_id)
+        key = (*_chat(part.inbound), part.inbound.platform_id)
         if (seen := self._seen.get(key)) is not None:
             known = seen.later.result() if seen.later is not None and seen.later.done() else seen
             return replace(known, duplicate=True)
-        role, decision = self._decide(inbound)
+        role, decision = self._decide(part.inbound)
         if isinstance(decision, Ignore):
             return Accepted(decision)
-        arrival = Arrival(_entry_id(key), inbound, self.engine.clock.now(), followed)
+        arrival = Arrival(_entry_id(key), part.inbound, self.engine.clock.now(), part.followed)
+        return _New(key, arrival, role, decision)
+
+    async def _store_together(self, new: Sequence[_New]) -> Sequence[Accepted | None]:
+        """Store plain messages of one address in one statement; None for each that has to be stored alone."""
+        alone: Sequence[None] = [None] * len(new)
+        if len(new) < 2 or self.spool.waiting or not all(isinstance(each.decision, StartTurn) for each in new):
+            return alone
         try:
-            accepted = await self._keep(arrival, role, decision)
+            for each in new:
+                await self._write(each)
+            if any(self.journal.is_fresh(each.place) for each in new):
+                return alone
+            said = [(each.arrival, each.role) for each in new]
+            stored = await self.engine.database.run_alone(lambda conn: self.writer.accept(conn, said))
+        except TryAgainLater:
+            return alone
+        except Exception:  # one of them may be the cause
+            log.exception("inbound.stored_singly")
+            return alone
+        for each, accepted in zip(new, stored, strict=True):
+            if accepted is not None:
+                await self._stored(each.arrival, each.place, accepted)
+        return stored
+
+    async def _settled(self, new: _New, stored: Accepted | None) -> Accepted:
+        """Store it alone, if it is not `stored`."""
+        try:
+            accepted = stored or await self._keep(new)
         except TryAgainLater:
             raise
         except Exception as exc:
-            if not self._quarantine.give_up(key):
+            if not self._quarantine.give_up(new.key):
                 raise
-            accepted = await self._put_aside(arrival, exc)
-        self._seen[key] = accepted
+            accepted = await self._put_aside(new.arrival, exc)
+        self._seen[new.key] = accepted
         return accepted
+
+    async def _write(self, new: _New) -> None:
+        """Write it to the journal, once."""
+        if not new.written:
+            new.place, new.written = await self.journal.write(new.arrival, new.role), True
+            self.engine.failpoints.reach(Step.INBOUND_JOURNALED)
 
     def _decide(self, inbound: Inbound) -> tuple[Role, Decision]:
         role = self.engine.people.role(inbound)
         return role, decide(inbound, role, self.commands)
 
-    async def _keep(self, arrival: Arrival, role: Role, decision: Decision) -> Accepted:
+    async def _keep(self, new: _New) -> Accepted:
         """Write to the journal, then to the database; during an outage the message is spooled."""
-        place = await self.journal.write(arrival, role)
-        self.engine.failpoints.reach(Step.INBOUND_JOURNALED)
-        if not self.spool.waiting and (accepted := await self._try_to_store(arrival, place)) is not None:
+        await self._write(new)
+        if not self.spool.waiting and (accepted := await self._try_to_store(new.arrival, new.place)) is not None:
             return accepted
-        later = await self.spool.add(arrival, place)
+        later = await self.spool.add(new.arrival, new.place)
         self.engine.failpoints.reach(Step.INBOUND_SPOOLED)
-        return Accepted(decision, later=later)
+        return Accepted(new.decision, later=later)
 
     async def _put_aside(self, arrival: Arrival, exc: Exception) -> Accepted:
         """Acknowledge a message that keeps failing, so that later ones can be stored."""
@@ -268,10 +341,13 @@ class InboundFlow:
             self.journal.stored(arrival, place, None)
             return Accepted(decision)
         accepted = await self.writer.store(self.engine.database, arrival, place, role, decision)
+        await self._stored(arrival, place, accepted)
+        return accepted
+
+    async def _stored(self, arrival: Arrival, place: Place | None, accepted: Accepted) -> None:
         self.engine.failpoints.reach(Step.INBOUND_COMMITTED)
         self.journal.stored(arrival, place, accepted.session_id)
         await self._follow(accepted, arrival)
-        return accepted
 
     async def _follow(self, accepted: Accepted, arrival: Arrival) -> None:
         match accepted.decision:

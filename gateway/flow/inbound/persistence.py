@@ -25,6 +25,7 @@ from gateway.store.delivery.addresses import AddressRow
 from gateway.store.files import attachments, files
 from gateway.store.transcript import messages, sessions, tool_calls, unread
 from gateway.store.transcript.messages import DELETED, REVISED, MessageRow
+from gateway.store.transcript.unread import PlainMessage
 from gateway.store.trust import reviews
 from gateway.store.work import tasks
 from gateway.workspace.journal.files import Place
@@ -84,7 +85,7 @@ def _delay(arrival: Arrival) -> float:
     return ALBUM_SECONDS if goes_on(arrival) else 0.0
 
 
-def _is_plain(said: Inbound) -> bool:
+def is_plain(said: Inbound) -> bool:
     """Whether it is a person's own text alone, in a private chat."""
     besides = (said.album, said.quoted_id, said.quoted.strip(), said.forwarded, said.added.strip(), said.fork)
     return said.private and not any((*besides, said.attachments, said.quoted_files, said.client))
@@ -101,20 +102,24 @@ class InboundWriter:
         self, database: Database, arrival: Arrival, place: Place | None, role: Role, decision: Decision
     ) -> Accepted:
         """`write` in a transaction of its own, or for a plain message in one statement."""
-        if isinstance(decision, StartTurn) and _is_plain(arrival.inbound) and not self._journal.is_fresh(place):
-            stored = await database.run_alone(lambda conn: self.accept(conn, arrival, role))
+        if isinstance(decision, StartTurn) and is_plain(arrival.inbound) and not self._journal.is_fresh(place):
+            [stored] = await database.run_alone(lambda conn: self.accept(conn, [(arrival, role)]))
             if stored is not None:
-                return Accepted(decision, *stored)
+                return stored
         return await database.run(lambda tx: self.write(tx, arrival, place, role, decision))
 
-    async def accept(
-        self, conn: Connection, arrival: Arrival, role: Role
-    ) -> tuple[InboxId, AddressId, SessionId, MessageId] | None:
-        """Store a plain message; None if the chat is unknown or another's, or the message was stored before."""
+    async def accept(self, conn: Connection, said: Sequence[tuple[Arrival, Role]]) -> list[Accepted | None]:
+        """Store plain messages of one address, in order and in one statement.
+
+        None for those that `write` has to look at: the chat is unknown or another's, or the message was stored before.
+        """
+        stored = await unread.accept(conn, [self._plain(arrival, role) for arrival, role in said], self._instance)
+        return [None if ids is None else Accepted(StartTurn(), *ids) for ids in stored]
+
+    def _plain(self, arrival: Arrival, role: Role) -> PlainMessage:
         said = arrival.inbound
         text, label = marks.without_marks(said.text), label_of(role, private=True, as_owner=said.as_owner)
-        holder, delay = self._people.holder(said, role), _delay(arrival)
-        return await unread.accept(conn, said, text, label, arrival.id, holder, self._instance, delay=delay)
+        return PlainMessage(said, text, label, arrival.id, self._people.holder(said, role), _delay(arrival))
 
     async def write(
         self, tx: Connection, arrival: Arrival, place: Place | None, role: Role, decision: Decision

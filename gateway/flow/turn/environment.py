@@ -32,7 +32,6 @@ from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.turn.opening import AgentPart, OpenedChat, OpenedTurn
 from gateway.flow.turn.own_tools import LockWatches, OwnTools, StoredPlans
-from gateway.llm.prices import estimate_tool
 from gateway.secrets.leaks import Leaks
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import files
@@ -110,7 +109,7 @@ class AgentEnvironment:
     @cached_property
     def schema_tokens(self) -> int:
         """Tokens of the tools' schemas in every prompt."""
-        return sum(map(estimate_tool, self.toolbox.specs))
+        return sum(spec.tokens for spec in self.toolbox.specs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,6 @@ from gateway.flow.secrets.guard import CleanModel
 from gateway.flow.turn.environment import AgentEnvironment
 from gateway.flow.turn.opening import OpenedChat, OpenedTurn
 from gateway.flow.turn.steps import Fence
-from gateway.llm.prices import estimate_tool
 from gateway.store.connection.pool import Connection
 from gateway.store.files import attachments
 from gateway.store.transcript import sessions, unread
@@ -106,17 +105,13 @@ async def shorten(rows: Sequence[MessageRow], workspace: Workspace) -> list[Entr
 
     The path depends on the message alone, so a later turn has the same text.
     """
-    return [await _shorten_row(row, workspace) for row in rows]
+    # A token is at least one character, so most texts need no estimate.
+    return [await _shorten_row(row, workspace) if len(row.text) > MAX_MESSAGE_TOKENS else row.entry for row in rows]
 
 
 async def _shorten_row(row: MessageRow, workspace: Workspace) -> Entry:
     entry = row.entry
-    # A token is at least one character, so most texts need no estimate.
-    if (
-        not isinstance(entry, UserText)
-        or len(entry.text) <= MAX_MESSAGE_TOKENS
-        or estimate(entry.text) <= MAX_MESSAGE_TOKENS
-    ):
+    if not isinstance(entry, UserText) or estimate(entry.text) <= MAX_MESSAGE_TOKENS:
         return entry
     path = f"uploads/message-{row.id}.txt"
     try:
@@ -216,7 +211,7 @@ class TurnLoop:
         brought = (*self.opened.client.tools, *(agent.system_tools if agent else ()))
         theirs = [tool for tool in brought if tool.name not in {spec.name for spec in own}]
         self._tools, self._handed = (*own, *theirs), frozenset(tool.name for tool in theirs)
-        self._own_tokens = self.environment.schema_tokens + sum(map(estimate_tool, theirs))
+        self._own_tokens = self.environment.schema_tokens + sum(tool.tokens for tool in theirs)
         self._further = self._found([row.entry for row in self.opened.transcript], self.opened.label)
         self._pending = self.opened.pending()
         self._fresh = not self._pending
@@ -243,7 +238,7 @@ class TurnLoop:
 
     @property
     def _tool_tokens(self) -> int:
-        return self._own_tokens + sum(map(estimate_tool, self._further))
+        return self._own_tokens + sum(tool.tokens for tool in self._further)
 
     @property
     def room(self) -> int:

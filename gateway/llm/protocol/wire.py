@@ -138,11 +138,13 @@ def _message(message: PromptMessage, source: str, short_ids: bool) -> JsonObject
         case UserMessage(text, images):
             return {"role": "user", "content": [*map(_image, images), {"type": "text", "text": text}]}
         case AssistantMessage(text, calls):
-            own = _own(message, source) or ProviderFields(source, "{}")
-            said = {**loads(own.message), "role": "assistant", "content": text if text or not calls else None}
+            own = _own(message, source)
+            fields = loads(own.message) if own else {}
+            said = {**fields, "role": "assistant", "content": text if text or not calls else None}
             if not calls:
                 return said
-            made = [_call(*each, short_ids) for each in zip(calls, chain(own.calls, repeat("{}")), strict=False)]
+            of_calls = chain(own.calls if own else (), repeat("{}"))
+            made = [_call(*each, short_ids) for each in zip(calls, of_calls, strict=False)]
             return {**said, "tool_calls": made}
         case ToolMessage(original, text):
             return {"role": "tool", "tool_call_id": call_id(original, short=short_ids), "content": text}

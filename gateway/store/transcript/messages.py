@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Literal, Self, assert_never
 
 from asyncpg import Record
@@ -36,6 +37,8 @@ CLIENT = "client"
 """Origin of calls and results of tools that an API client runs."""
 WRITTEN = "written"
 """Origin of calls that the model wrote as text."""
+
+_LABELS = tuple(Label)
 
 REFERENCE_TOKENS, TEXT_TOKENS = 100, 1_000
 """Tokens that a file takes of a prompt at most: its description, with its text if that is short."""
@@ -108,7 +111,8 @@ class MessageRow:
     def of(cls, row: Record) -> Self:
         """From its row; a transcript has hundreds, for which the constructor would take five times as long."""
         made = cls.__new__(cls)
-        vars(made).update(row, label=Label(row["label"]), remembered=tuple(row["remembered"]))
+        told = zip(row.keys(), row, strict=True)
+        vars(made).update(told, label=_LABELS[row["label"]], remembered=tuple(row["remembered"]))
         return made
 
     @property
@@ -150,7 +154,7 @@ class MessageRow:
         """Whether its task answered with it."""
         return self.task_id is not None and (self.kind == "notice" or (self.kind == "assistant" and self.final))
 
-    @property
+    @cached_property
     def entry(self) -> Entry:
         """As the agent sees it."""
         match self.kind:

@@ -1,8 +1,10 @@
 """Unread: what people said, from its arrival until a turn takes it into the transcript, and whose words it quotes."""
 
 import re
-from dataclasses import astuple
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from datetime import timedelta
+from typing import TypeAlias
 from uuid import uuid4
 
 from gateway.domain.conversation.inbound import Inbound
@@ -12,7 +14,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_value
+from gateway.store.connection.rows import columns, fetch_value
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript.messages import REVISED, MessageRow, Withdrawn
 
@@ -20,30 +22,45 @@ PATIENCE = timedelta(seconds=90)
 """How long a message waits for its files before a turn takes it without them."""
 
 
-async def accept(
-    conn: Connection,
-    inbound: Inbound,
-    text: str,
-    label: Label,
-    entry: EntryId,
-    holder: PrincipalId | None,
-    instance: InstanceId,
-    *,
-    delay: float,
-) -> tuple[InboxId, AddressId, SessionId, MessageId] | None:
-    """Store an arrival of the plain kind, once, and queue its turn, in one statement; None if it is not of that kind.
+@dataclass(frozen=True, slots=True)
+class PlainMessage:
+    """A message in a private chat without files, quotes and the like; a turn waits `delay` seconds for more.
 
-    That is a message in a known private chat which is still its sender's, without files, quotes and the like. The
-    `holder` is the chat's principal; None: the member with the sender's identity.
+    The `holder` is the chat's principal; None: the member with the sender's identity.
     """
-    sql = "select * from accept($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)"
-    text, identity = storable(text), identity_of(inbound)
-    said = (holder, identity, inbound.platform_id, inbound.sent_at, text, estimate(text), label)
-    sender = identity if inbound.as_owner else ""
-    queued = (uuid4(), instance, timedelta(seconds=delay))
-    who = (sender, inbound.as_owner, inbound.solo, entry)
-    row = await conn.fetchrow(sql, *astuple(inbound.address), *said, *who, *queued)
-    return (row["arrival"], row["address"], row["session"], row["message"]) if row else None
+
+    inbound: Inbound
+    text: str
+    label: Label
+    entry: EntryId
+    holder: PrincipalId | None
+    delay: float
+
+    def row(self, instance: InstanceId) -> tuple[object, ...]:
+        """The arguments of `accept`."""
+        said, text, identity = self.inbound, storable(self.text), identity_of(self.inbound)
+        what = (self.holder, identity, said.platform_id, said.sent_at, text, estimate(text), self.label)
+        who = (identity if said.as_owner else "", said.as_owner, said.solo, self.entry)
+        return (*astuple(said.address), *what, *who, uuid4(), instance, timedelta(seconds=self.delay))
+
+
+Stored: TypeAlias = tuple[InboxId, AddressId, SessionId, MessageId]
+
+
+async def accept(conn: Connection, said: Sequence[PlainMessage], instance: InstanceId) -> list[Stored | None]:
+    """Store messages of one chat, each once, and queue their turn, in one statement and in order.
+
+    None for one that is stored already, or whose chat is unknown or has another holder.
+    """
+    sql = """select m.place, a.* from unnest(
+               $1::text[], $2::text[], $3::text[], $4::text[], $5::uuid[], $6::text[], $7::text[], $8::timestamptz[],
+               $9::text[], $10::int[], $11::smallint[], $12::text[], $13::bool[], $14::bool[], $15::uuid[],
+               $16::uuid[], $17::uuid[], $18::interval[]) with ordinality
+               m (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, place),
+               accept(a, b, c, d, e, f, g, h, i, j, k, l, m.m, n, o, p, q, r) a"""
+    rows = await conn.fetch(sql, *columns([each.row(instance) for each in said], 18))
+    stored = {row["place"]: (row["arrival"], row["address"], row["session"], row["message"]) for row in rows}
+    return [stored.get(place) for place in range(1, len(said) + 1)]
 
 
 async def receive(

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, Self
 from uuid import UUID, uuid4
 
+import structlog
 from asyncpg import Record
 from pydantic import TypeAdapter
 
@@ -28,6 +29,8 @@ from gateway.store.transcript import tool_calls
 from gateway.store.transcript.messages import KINDS, MessageRow
 from gateway.store.transcript.unread import PATIENCE
 from gateway.store.work.steps import facts_of
+
+log = structlog.get_logger(__name__)
 
 LEASE = timedelta(seconds=LEASE_SECONDS)
 _PRINCIPAL, _ADDRESS = TypeAdapter(Principal), TypeAdapter(AddressRow)
@@ -123,6 +126,8 @@ class OpenedClaim(Claim):
         """From its rows of `claim_open`."""
         state = rows[0]["state"]
         run, chat = state["run"], ChatRows.of(state, rows[1:]) if "label" in state else None
+        if "not_opened" in state:  # its run tries again, and logs the error itself
+            log.warning("claim.not_opened", task_id=run["id"], code=state["not_opened"])
         ids = {name: run[name] and UUID(run[name]) for name in ("id", "principal_id", "session_id")}
         silent = None if run["silent_for"] is None else timedelta(seconds=run["silent_for"])
         return cls(**{**run, **ids, "lane": Lane(run["lane"]), "silent_for": silent}, chat=chat)

@@ -1,6 +1,7 @@
 """What becomes of what arrives."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -9,9 +10,13 @@ from cachetools import LRUCache
 
 from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.conversation.inbound import Address, Earlier
+from gateway.domain.ids import InstanceId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import own_part
 from gateway.flow.inbound.acceptance import CHATS_AT_ONCE
+from gateway.store.connection.pool import Connection
+from gateway.store.transcript import unread
+from gateway.store.transcript.unread import PlainMessage, Stored
 from tests.flow.path import MEMBER, OWNER, STRANGER, FakeModel, MessagePath, build, message, restarted
 
 COUNTS = """select (select count(*) from inbox), (select count(*) from messages), (select count(*) from tasks),
@@ -29,6 +34,19 @@ async def test_a_message_is_stored_with_a_task_that_answers_it(path: MessagePath
            from messages m join inbox i on i.message_id = m.id"""
     )
     assert (seq, text, session, kind, handled) == (None, "hello", accepted.session_id, "message", True)
+
+
+def overheard(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The texts that each statement stores from now on."""
+    statements: list[list[str]] = []
+    accept = unread.accept
+
+    async def heard(conn: Connection, said: Sequence[PlainMessage], instance: InstanceId) -> list[Stored | None]:
+        statements.append([each.text for each in said])
+        return await accept(conn, said, instance)
+
+    monkeypatch.setattr(unread, "accept", heard)
+    return statements
 
 
 class TestDuplicates:
@@ -101,6 +119,33 @@ class TestOrder:
         accepted = await path.say(*"abcdef")
         async with path.working():
             assert {(await path.answer(a)).text for a in accepted} == {"re: a + b + c + d + e + f"}
+
+    async def test_plain_messages_in_a_row_take_one_statement(
+        self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        statements = overheard(monkeypatch)
+        texts = ("first", "one", "two", "three", "/new", "four", "five")
+        batch = [message(text, id=f"m{place}") for place, text in enumerate(texts)]
+        edit = message("four!", id="m8", edits="m5")
+        await path.inbound.accept(batch[:1])
+        accepted = await path.inbound.accept([*batch[1:4], batch[2], *batch[4:], edit, message("six", id="m9")])
+        assert statements == [["one", "two", "three", "two"], ["two"], ["four", "five"], ["six"]]
+        assert [each.duplicate for each in accepted[:4]] == [False, False, False, True]
+        assert accepted[1].message_id == accepted[3].message_id
+        asked = "select text from messages where kind = 'user' order by id"
+        assert [text for (text,) in await path.rows(asked)] == ["first", "one", "two", "three", "four!", "five", "six"]
+        assert accepted[0].session_id != accepted[5].session_id
+
+    async def test_the_chats_of_the_owner_begin(self, path: MessagePath, monkeypatch: pytest.MonkeyPatch) -> None:
+        await path.say("mine", "theirs", chat="mine")
+        statements = overheard(monkeypatch)
+        theirs = [message("theirs", chat=f"c{n}", sender=MEMBER) for n in range(2 * CHATS_AT_ONCE)]
+        for _ in range(3):  # at first they are new, and then their files
+            statements.clear()
+            await path.inbound.accept([*theirs, message("mine", chat="mine")])
+            theirs = [replace(each, platform_id=f"{each.platform_id}-again") for each in theirs]
+        assert statements[0] == ["mine"]
+        assert len(statements) == len(theirs) + 1
 
     async def test_a_command_does_not_wait_for_messages_of_other_chats(self, path: MessagePath) -> None:
         crowd = [message("hello", chat=f"c{number}", id=f"first-{number}") for number in range(20)]

@@ -21,7 +21,8 @@ def poisoned(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
 
     def refusing(really: Any) -> Any:
         async def stored(*arguments: Any, **more: Any) -> Any:
-            if any("poison" in getattr(argument, "text", "") for argument in arguments):
+            said = [each for argument in arguments for each in (argument if isinstance(argument, list) else [argument])]
+            if any("poison" in getattr(each, "text", "") for each in said):
                 raise error
             return await really(*arguments, **more)
 

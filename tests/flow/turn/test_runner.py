@@ -1,9 +1,11 @@
 """How a turn ends when no model answers, and how often it asks the database."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from types import FrameType
 
 import pytest
 
@@ -11,6 +13,7 @@ from gateway.agent.limits import Limits
 from gateway.background import worker
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import Attempt, ModelsExhausted
+from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label
 from gateway.flow.outbound import sender
 from gateway.flow.turn.opening import ChatOpening
@@ -25,6 +28,37 @@ async def test_a_notice_is_trusted_as_the_conversation_is(path: MessagePath) -> 
     assert opened is not None
     result = await path.turn_runner.answer(await path.turn_runner.begin(opened))
     assert (result.error, result.label) == ("no model answered", Label.OWNER)
+
+
+async def test_a_message_of_the_past_costs_a_turn_few_calls(path: MessagePath) -> None:
+    """Each prompt has all of a conversation, so whatever is done for a message is done hundreds of times a turn."""
+    await path.tell("hello")
+    opened = await path.database.run(ChatOpening(run=await path.claim()).open)
+    assert opened is not None
+    [asked] = opened.transcript
+    past = (
+        replace(asked, id=MessageId(-1), answered_by=MessageId(-2)),
+        replace(asked, id=MessageId(-2), kind="assistant"),
+    )
+
+    async def calls(rounds: int) -> int:
+        called = 0
+
+        def count(_frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal called
+            called += event == "call"
+
+        turn = await path.turn_runner.begin(replace(opened, transcript=(*past * rounds, asked)))
+        sys.setprofile(count)
+        try:
+            await path.turn_runner.answer(turn)
+        finally:
+            sys.setprofile(None)
+        return called
+
+    _, before = [await calls(0) for _ in range(2)]
+    assert (await calls(100) - before) / 200 <= 18
+    assert len(path.model.prompts[-1].messages) == 202
 
 
 @dataclass
