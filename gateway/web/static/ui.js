@@ -13,6 +13,11 @@ $("[data-theme-toggle]")?.addEventListener("click", () => {
 
 // ---- the sidebar, on every page: what waits in the inbox, also in the tab's title, and the chats
 const bare = document.title, chats = by("chats");
+let isWell = true;
+function showConnection() {
+  const shown = by("connection"), on = shown?.dataset.state === "on";
+  if (shown) { shown.dataset.well = isWell; shown.textContent = !on ? "Reconnecting…" : isWell ? "Live" : "Needs a look" }
+}
 async function showSide() {
   try {
     if (document.hidden || by("connection")?.dataset.state === "off") return;
@@ -21,7 +26,8 @@ async function showSide() {
     if (!waits.ok || !listed.ok) return;
     const { waiting, well } = await waits.json(), badge = by("waiting");
     document.title = waiting ? `(${waiting}) ${bare}` : bare;
-    badge.hidden = !waiting; badge.textContent = waiting; by("unwell").hidden = well;
+    badge.hidden = !waiting; badge.textContent = waiting; by("unwell").hidden = isWell = well;
+    showConnection();
     showChats(await listed.text());
   } catch { /* the connection tells */ }
 }
@@ -127,9 +133,7 @@ async function again() {
   connect();
 }
 function online(now) {
-  const shown = by("connection");
-  shown.dataset.state = now ? "on" : "off";
-  shown.textContent = now ? "Live" : "Reconnecting…";
+  by("connection").dataset.state = now ? "on" : "off"; showConnection();
   if (now) deliver();
 }
 const isLate = () => !document.hidden && Date.now() - heard > 30000;
