@@ -489,6 +489,17 @@ document.addEventListener("click", event => {
   if (copy !== undefined) copied($("code", event.target.closest("figure")).textContent);
 });
 
+// ---- tables of data: sorted by the column that is pressed
+const sortable = text => { const amount = text.trim(), whole = /^-?\d{1,3}(,\d{3})+(\.\d+)?$/.test(amount); return amount ? Number(whole ? amount.replaceAll(",", "") : amount.replace(",", ".")) : NaN };
+document.addEventListener("click", ({ target }) => {
+  const head = target.closest("[data-sort]")?.parentElement;
+  if (!head) return;
+  const sign = head.ariaSort === "ascending" ? -1 : 1, body = head.closest("table").tBodies[0], words = row => row.cells[head.cellIndex].textContent;
+  for (const other of head.parentElement.children) other.ariaSort = null;
+  head.ariaSort = sign > 0 ? "ascending" : "descending";
+  body.append(...[...body.rows].sort((one, two) => sign * (sortable(words(one)) - sortable(words(two)) || words(one).localeCompare(words(two)))));
+});
+
 // ---- settings: found while they are typed, reviewed before they are saved
 const settings = by("settings");
 function seek() {
