@@ -222,6 +222,25 @@ async def test_a_message_tells_its_time_and_costs_and_can_be_copied(browser: Bro
         await watched.assert_clean()
 
 
+async def test_a_voice_note_is_recorded_and_sent(browser: Browser, web: Web):
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.get_by_role("button", name="Record a voice note").click()
+        await expect(page.locator("#speak")).to_have_attribute("aria-pressed", "true")
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#toast")).to_have_text("The recording was discarded.")
+        await page.get_by_role("button", name="Record a voice note").click()
+        await expect(page.locator("#speak")).to_have_attribute("aria-pressed", "true")
+        await accessible(page)
+        await page.wait_for_timeout(300)
+        await page.get_by_role("button", name="Stop and send the voice note").click()
+        await expect(page.locator(".message.user .file")).to_have_count(1)
+        await expect(page.locator(".message.user .file .name")).to_have_text("voice-note.weba")
+        await expect(page.locator(".message.user audio")).to_have_count(1)
+        await expect(page.locator(".assistant:not(.live)")).to_have_count(1)
+        await watched.assert_clean()
+
+
 async def test_enter_makes_a_line_on_a_phone_until_it_is_switched(browser: Browser, web: Web):
     async with opened(browser, web, phone=True) as watched:
         page = watched.page

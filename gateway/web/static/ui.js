@@ -325,6 +325,35 @@ if (form) {
     }
   });
 }
+// ---- a voice note: recorded here, then sent as any other file; not offered where the browser can't
+const speak = by("speak");
+let recorder;
+async function record() {
+  if (editing) return say("The message keeps its files; end the editing first.");
+  const sound = await navigator.mediaDevices.getUserMedia({ audio: true }).catch(() => {});
+  if (!sound) return say("The browser gives no microphone; allow it for this page in the browser’s settings.");
+  const parts = [], [type, ending] = [["audio/webm", "weba"], ["audio/mp4", "m4a"], ["audio/ogg", "ogg"]].find(([type]) => MediaRecorder.isTypeSupported(type));
+  recorder = new MediaRecorder(sound, { mimeType: type, audioBitsPerSecond: 48000 });
+  recorder.ondataavailable = ({ data }) => parts.push(data);
+  recorder.onstop = () => {
+    sound.getTracks().forEach(track => track.stop()); showRecording(false);
+    if (recorder.discarded) return say("The recording was discarded.");
+    attach([new File(parts, `voice-note.${ending}`, { type })]); form.requestSubmit();
+  };
+  recorder.start(); showRecording(true); say("Recording. Press again to send it, Esc to discard it.");
+}
+function showRecording(on) {
+  speak.ariaPressed = on; speak.title = speak.ariaLabel = on ? "Stop and send the voice note" : "Record a voice note";
+}
+if (speak && window.MediaRecorder && navigator.mediaDevices) {
+  speak.hidden = false;
+  speak.addEventListener("click", () => recorder?.state === "recording" ? recorder.stop() : record());
+  addEventListener("keydown", event => {
+    if (event.key !== "Escape" || recorder?.state !== "recording") return;
+    event.preventDefault(); recorder.discarded = true; recorder.stop();
+  });
+}
+
 // ---- branches: an earlier message said otherwise, or answered again
 let editing = "", before = "", asked = "";
 const branching = () => (form.dataset.running !== "true" && !$(".user.waiting", by("thread"))) || (say("Wait for the answer, or stop it first."), false);
