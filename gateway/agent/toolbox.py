@@ -114,6 +114,10 @@ class Toolbox:
         """The toolbox without any tool, since each of them acts or reads something private."""
         return replace(self, tools=(), sources=())
 
+    def without(self, names: frozenset[str]) -> "Toolbox":
+        """The toolbox without these tools."""
+        return replace(self, tools=[tool for tool in self.tools if tool.name not in names])
+
     def only(self, names: frozenset[str] | None) -> "Toolbox":
         """The toolbox of a node of a task tree: the tools with these names. None: all but `TREE_TOOLS`."""
         chosen = {*self._tools} - TREE_TOOLS if names is None else {*names, TODO}

@@ -25,9 +25,10 @@ from gateway.domain.time import Clock
 from gateway.domain.work.tasks import Lane
 from gateway.llm.client import Description
 from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.inbox import InboxRow
-from gateway.store.transcript import journals, messages, sessions
+from gateway.store.transcript import conversations, journals, messages, sessions
 from gateway.store.trust.reviews import ReviewQuestion, ReviewRow, ask, mark_told
 from gateway.store.trust.reviews import close as close_questions  # `reviews` is also a command in this folder
 from gateway.store.work.tasks import cancel, create, live_chat
@@ -165,19 +166,36 @@ def closed_approvals(names: Sequence[str]) -> str:
 
 
 async def end_session(tx: Connection, session: SessionId) -> Ended:
-    """Cancel a session's runs, close its messages, approvals and journal, and queue its summary.
+    """Cancel a session's runs, close its messages, approvals and journal, and queue its summary, or delete a temporary
+    chat.
 
     The caller has locked the session.
     """
     task = await live_chat(tx, session)
     cancelled = await cancel(tx, task) if task else []
     closed = await messages.close(tx, session)
+    if await addresses.is_temporary(tx, session):
+        await conversations.hide(tx, session)
+    else:
+        await _summarised(tx, session)
+    return Ended(tuple(cancelled), closed, tuple(await close_questions(tx, session)))
+
+
+async def _summarised(tx: Connection, session: SessionId) -> None:
     asked, answered, said = await journals.outline(tx, session)
     await journals.close(tx, session, summarise(asked, answered, said))
     principal = await sessions.end_chat(tx, session)
     if said:
         await create(tx, principal, "summarise", Lane.AGENTS, payload={"session": str(session)})
-    return Ended(tuple(cancelled), closed, tuple(await close_questions(tx, session)))
+
+
+async def replace_session(
+    tx: Connection, principal: PrincipalId, session: SessionId, label: Label
+) -> tuple[Ended, SessionId]:
+    """End a session and begin another in all of its chats; the caller has locked both."""
+    ended, successor = await end_session(tx, session), await sessions.start(tx, principal, label)
+    await addresses.move(tx, session, successor)
+    return ended, successor
 
 
 def numbered(argument: str) -> tuple[MessageId | None, str]:

@@ -1,16 +1,13 @@
 """/new: end the session and start another."""
 
-from gateway.commands import Command, CommandContext, CommandReply, end_session
-from gateway.store.delivery import addresses
-from gateway.store.transcript import sessions
+from gateway.commands import Command, CommandContext, CommandReply, replace_session
 
 
 async def run(ctx: CommandContext) -> CommandReply:
     """Cancel the running turn and close its messages; linked chats move to the new session too."""
-    ended = await end_session(ctx.tx, ctx.at.session_id)
-    session = await sessions.start(ctx.tx, ctx.at.principal_id, ctx.label)
-    await addresses.move(ctx.tx, ctx.at.session_id, session)
-    return CommandReply(f"New session started ({str(session)[:8]}).{ended}", ended.cancelled, session)
+    ended, session = await replace_session(ctx.tx, ctx.at.principal_id, ctx.at.session_id, ctx.label)
+    begun = "Deleted" if ctx.at.address.temporary else "New session started"
+    return CommandReply(f"{begun} ({str(session)[:8]}).{ended}", ended.cancelled, session)
 
 
 command = Command("new", "start a new conversation", run, tokens="any")

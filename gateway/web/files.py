@@ -25,6 +25,7 @@ from gateway.store.files.files import FileRow
 from gateway.web.auth.access import Requirement
 from gateway.web.http.bodies import UploadedFile, uploaded_file
 from gateway.web.http.errors import Refused
+from gateway.web.markup.figures import csv_table
 from gateway.web.markup.markdown import Markdown
 from gateway.web.site import AtSite, Site
 from gateway.workspace.files.access import explained_errors, open_file
@@ -214,6 +215,8 @@ async def preview(workspace: Workspace, where: WorkspacePath) -> Preview:
     if (text := _text(piece)) is None:
         return found
     found = replace(found, text=text, whole=piece.size <= MAX_SHOWN, locked=tuple(locked_lines(piece.data)))
+    if folded(name).endswith((".csv", ".tsv")) and (table := await asyncio.to_thread(csv_table, text)):
+        return replace(found, kind="markdown", html=table)
     if not folded(name).endswith((".md", ".markdown")):
         return replace(found, kind="text")
     return replace(found, kind="markdown", html=await asyncio.to_thread(Markdown().html, text))

@@ -16,6 +16,8 @@ from tests.web.conftest import Web, running, web
 __all__ = ["running", "web"]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+MICROPHONE = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+"""One that hums, and is allowed without a question."""
 DESKTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
 
@@ -54,7 +56,7 @@ async def browser() -> AsyncIterator[Browser]:
         pytest.skip("no chromium on this machine")
     expect.set_options(timeout=30_000)
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", *MICROPHONE])
         yield browser
         await browser.close()
 

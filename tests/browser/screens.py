@@ -45,7 +45,6 @@ from gateway.store.people import tokens
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewQuestion
 from gateway.timetable.schedules import ScheduleChanges
-from gateway.web.screens.agents import EXAMPLE
 from tests.browser.conftest import CHROMIUM, PHONE
 from tests.config.editing.conftest import desk_in
 from tests.web.conftest import Running, Web
@@ -121,6 +120,14 @@ PARTS = [
 ]
 PEDALS = """Around 1864 in Paris: Pierre Lallement's patent is of 1866, Michaux sold them from 1867.
 Sources: US patent 59,915; Le Miroir de la bicyclette, 1869."""
+RESEARCHER = """---
+name: Researcher
+description: finds and compares sources
+tools: [web_search, web_fetch, read_file]
+budget: 0.2
+---
+You look for primary sources. Name each one.
+"""
 FINDINGS = [
     ("python", Finding(FindingLevel.OK, "Python 3.13.5")),
     ("folders", Finding(FindingLevel.WARN, "other users can read ~/supaclaw/data", "chmod 700 ~/supaclaw/data")),
@@ -262,7 +269,7 @@ async def agents(web: Web) -> None:
     """One that is right, one whose file is wrong."""
     folder = web.path.workspace / ".agents" / "agents"
     folder.mkdir(parents=True)
-    (folder / "researcher.md").write_text(EXAMPLE, encoding="utf-8")
+    (folder / "researcher.md").write_text(RESEARCHER, encoding="utf-8")
     (folder / "writer.md").write_text("---\nname: Writer\n---\nShort sentences.\n", encoding="utf-8")
 
 
@@ -482,7 +489,7 @@ async def take(browser: Browser, web: Web, shot: Shot, look: str, state: Storage
     await page.goto(f"{web.page}{shot.path}")
     await expect(page.locator("main h1, main h2").first).to_be_visible()
     if (connection := page.locator("#connection")) and await connection.count():
-        await expect(connection).to_have_text("Live")
+        await expect(connection).to_have_attribute("data-state", "on")
     if shot.prepare is not None:
         await shot.prepare(page)
     await page.evaluate("document.fonts.ready.then(() => document.activeElement.blur())")
@@ -551,7 +558,7 @@ async def lived_in(browser: Browser, running: Running, folder: Path, names: Sequ
         findings=lambda: FINDINGS,
         limits=lambda: Limits(day_usd=2, month_usd=20),
         model=lambda: Description(MODEL, "set in config.json", (), ()),
-        channels=lambda: {"telegram": "open", "whatsapp": "unreachable since 13:05 UTC: the connection was closed"},
+        states=lambda: {"telegram": "open", "whatsapp": "unreachable since 13:05 UTC: the connection was closed"},
         jobs=lambda: {
             "backup": JobState(now + timedelta(hours=9), JobRun(now - timedelta(hours=15), 4.2)),
             "heartbeat": JobState(now + timedelta(minutes=23), JobRun(now - timedelta(minutes=7), 1.9)),

@@ -45,6 +45,24 @@ $$
 \\begin{aligned} g_{EMEA} &= \\frac{512 - 410}{410} \\\\ &\\approx 25\\,\\% \\end{aligned}
 $$
 
+```chart
+{"type": "bar", "title": "Revenue", "labels": ["EMEA", "AMER"], "series": {"Q2": [410, 480], "Q3": [512, 530]}}
+```
+
+```csv
+Region,Seats
+EMEA,"1,200"
+AMER,90
+```
+
+<details><summary>How it was counted</summary>
+
+By seats[^1].
+
+</details>
+
+[^1]: At the end of the quarter.
+
 | Donaudampfschifffahrtsgesellschaft | Verantwortliche Ansprechpartnerin | Kostenstelle | Anmerkung |
 |---|---|---|---|
 | Nordrhein-Westfalen | Hildegard Müller-Lüdenscheidt | 4711-0815 | https://example.com/a/very/long/path |
@@ -88,6 +106,14 @@ async def test_an_answer_with_everything_in_it(browser: Browser, web: Web, schem
         )
         assert await cell.evaluate(lines) == 1
         assert await page.locator("math").count() == 2
+        await expect(page.get_by_role("img", name="Bar chart: Revenue").locator("rect")).to_have_count(4)
+        seats = page.get_by_role("button", name="Seats")
+        await seats.click()
+        await expect(page.locator(".md > .table .sorts tbody tr").first).to_have_text("AMER90")
+        await seats.click()
+        await expect(page.locator(".md > .table .sorts tbody tr").first).to_have_text("EMEA1,200")
+        await page.get_by_text("How it was counted").click()
+        await expect(page.get_by_text("By seats")).to_be_visible()
         await accessible(page)
         assert await page.locator(".thread img:not(.empty img)").count() == 0
         await watched.assert_clean()
@@ -193,6 +219,25 @@ async def test_a_message_tells_its_time_and_costs_and_can_be_copied(browser: Bro
         await answer.locator("text=Copy").click()
         await expect(page.locator("#toast")).to_have_text("Copied.")
         assert await page.evaluate("navigator.clipboard.readText()") == "The **answer**."
+        await watched.assert_clean()
+
+
+async def test_a_voice_note_is_recorded_and_sent(browser: Browser, web: Web):
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.get_by_role("button", name="Record a voice note").click()
+        await expect(page.locator("#speak")).to_have_attribute("aria-pressed", "true")
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#toast")).to_have_text("The recording was discarded.")
+        await page.get_by_role("button", name="Record a voice note").click()
+        await expect(page.locator("#speak")).to_have_attribute("aria-pressed", "true")
+        await accessible(page)
+        await page.wait_for_timeout(300)
+        await page.get_by_role("button", name="Stop and send the voice note").click()
+        await expect(page.locator(".message.user .file")).to_have_count(1)
+        await expect(page.locator(".message.user .file .name")).to_have_text("voice-note.weba")
+        await expect(page.locator(".message.user audio")).to_have_count(1)
+        await expect(page.locator(".assistant:not(.live)")).to_have_count(1)
         await watched.assert_clean()
 
 

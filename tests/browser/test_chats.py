@@ -202,6 +202,25 @@ async def test_the_inbox_has_every_kind_of_card(browser: Browser, web: Web, sche
         await watched.assert_clean()
 
 
+@looks
+async def test_a_temporary_chat_says_so_and_is_deleted(browser: Browser, web: Web, scheme: str, phone: bool):
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = watched.page
+        await page.locator("#empty").get_by_role("link", name="Temporary chat").click()
+        await expect(page.locator("#title")).to_have_text("Temporary chat")
+        await write(page, "Keep this to yourself")
+        await expect(page).to_have_url(re.compile(r"/c/temporary-[0-9a-f-]{36}$"))
+        await page.reload()
+        await expect(page.locator(".message.user")).to_have_count(1)
+        await expect(page.locator("#chats")).not_to_contain_text("Keep this")
+        await watched.show(f"temporary-{'phone' if phone else 'desktop'}-{scheme}")
+        await accessible(page)
+        await page.get_by_role("button", name="End and delete").click()
+        await expect(page.locator(".notice")).to_contain_text("Deleted")
+        await expect(page.locator(".message.user")).to_have_count(0)
+        await watched.assert_clean()
+
+
 async def test_an_unverified_answer_says_why(browser: Browser, web: Web):
     async with opened(browser, web) as watched:
         page = watched.page

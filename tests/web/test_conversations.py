@@ -6,11 +6,15 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from uuid import UUID, uuid4
 
 import httpx
 import pytest
 
+from gateway.background.upkeep.housekeeping import Retention
+from gateway.config.machine import SystemClock
+from gateway.config.model import Retention as RetentionSettings
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.conversation.transcript import AssistantText, Entry, UserText
 from gateway.domain.ids import PrincipalId, SessionId
@@ -304,7 +308,7 @@ async def test_an_address_that_means_nothing_is_refused(web: Web, bad: str):
         assert (await browser.get(f"/c/{uuid4()}")).status_code == 404
 
 
-async def write(web: Web, browser: httpx.AsyncClient, text: str, chat: UUID | None = None) -> None:
+async def write(web: Web, browser: httpx.AsyncClient, text: str, chat: UUID | str | None = None) -> None:
     """In a chat of the page; returns once it is answered."""
     data = {"text": text, "client_id": str(uuid4()), **({"chat": str(chat)} if chat else {})}
     assert (await browser.post("/chat", data=data)).status_code == 202
@@ -408,3 +412,40 @@ def test_every_channels_icon_exists():
     [named] = re.findall(r"set icons = (\{.*?\})", parts)
     icons = (STATIC / "vendor" / "icons.svg").read_text()
     assert [name for name in json.loads(named).values() if f'id="{name}"' not in icons] == []
+
+
+async def test_a_temporary_chat_learns_and_leaves_nothing(web: Web, tmp_path: Path):
+    place = f"temporary-{uuid4()}"
+    rows, database = web.path.rows, web.path.database
+    async with web.sign_in() as browser:
+        await write(web, browser, "The heron nests at the weir")
+        await database.run(lambda tx: indexing.index_turns(tx, None, 500))
+        assert "data-fresh" in (await browser.get("/c/temporary")).text
+        await write(web, browser, "Does the heron eat kingfishers?", place)
+        told = web.model.prompts[-1]
+        assert "weir" not in repr(told)
+        assert not {"memory_search", "memory_get", "remember", "forget"} & {tool.name for tool in told.tools}
+        assert "read_file" in {tool.name for tool in told.tools}
+        page = (await browser.get(f"/c/{place}")).text
+        assert "End and delete" in page
+        await database.run(lambda tx: indexing.index_turns(tx, None, 500))
+        assert await web.path.journal.catch_up()
+        for listed in ("/c", "/c/rows?q=kingfishers", "/c/side?since=2026-01-01T00:00:00Z"):
+            assert "kingfishers" not in (await browser.get(listed)).text
+        kept = {path.name: path.read_text() for path in web.path.workspace.rglob("*.md")}
+        assert any("weir" in text for text in kept.values())
+        assert not [name for name, text in kept.items() if "kingfishers" in text]
+        at = "select session_id from addresses where thread = $1"
+        [(first,)] = await rows(at, place)
+
+        await write(web, browser, "/new", place)
+        [(second,)] = await rows(at, place)
+        assert (await browser.get(f"/c/{first}")).status_code == 404
+        await write(web, browser, "And what about otters?", place)
+        await rows("update sessions set spoken_at = now() - interval '2 days' where id = $1 returning 1", second)
+        await Retention(database, tmp_path, RetentionSettings, SystemClock()).run()
+        assert (await browser.get(f"/c/{second}")).status_code == 404
+        await write(web, browser, "What did I say?", place)
+        assert "otters" not in repr(web.model.prompts[-1])
+    assert await rows("select from tasks where kind = 'summarise'") == []
+    assert await rows("select from memories where session_id = any($1)", [first, second]) == []

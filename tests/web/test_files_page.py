@@ -39,10 +39,12 @@ async def label(web: Web, path: str) -> Label:
 async def test_the_tree_opens_what_is_shown_and_marks_locked_files(web: Web):
     put(web, "rules.md", LOCKED)
     put(web, "notes/deep/a.md", "# Hello\n\n<b>raw</b> ![x](https://evil.example/p.png)")
+    put(web, "notes/people.csv", "Name,Age\nBo,7")
     put(web, "other/b.txt", "b")
     (web.backend.files.root / "link").symlink_to("rules.md")
     async with web.sign_in() as browser:
         page = (await browser.get("/files", params={"path": "notes/deep/a.md"})).text
+        sheet = (await browser.get("/files", params={"path": "notes/people.csv"})).text
         below = (await browser.get("/files/tree", params={"path": "other"})).text
         nowhere = await browser.get("/files/tree", params={"path": "../.."})
 
@@ -50,6 +52,7 @@ async def test_the_tree_opens_what_is_shown_and_marks_locked_files(web: Web):
     assert "<b>raw</b>" not in page
     assert "<img" not in page.partition("<main>")[2]
     assert 'href="/files?path=notes/deep/a.md" aria-current="page"' in page
+    assert "<td>Bo</td>" in sheet
     assert 'data-load="/files/tree?path=other"' in page
     assert '<span class="badge pinned">locked</span>' in page
     assert "link or device" in page

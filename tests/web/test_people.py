@@ -38,7 +38,7 @@ async def test_the_page_shows_who_asks_and_takes_the_owners_word(web: Web):
         [admitted] = await web.backend.channels.pairing.admitted()
         assert "Revoke" in (await browser.get("/people")).text
         assert (await browser.post(f"/people/{admitted.id}/deny")).status_code == 204
-        assert "supaclaw config set channels.telegram.access pairing" in (await browser.get("/people")).text
+        assert "choose <b>pairing</b> under Who may talk" in (await browser.get("/people")).text
 
 
 async def test_a_foreign_page_lets_nobody_in(web: Web):

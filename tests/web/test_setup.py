@@ -102,6 +102,7 @@ async def test_a_model_for_voice_notes_is_chosen(running: Running, tmp_path: Pat
         assert "Not transcribed" in (await browser.get("/setup")).text
         offers = (await browser.get("/setup/voice")).text
         assert "<bdi>groq/whisper-large-v3-turbo</bdi>, $0.04 an hour" in offers
+        assert '<datalist id="setup-models">' in (await browser.get("/setup")).text
         assert "turbo" in (await browser.post("/setup/voice", data={"model": "groq/whisper-large-v3-turbo"})).text
         assert "Transcribed by groq/whisper-large-v3-turbo" in (await browser.get("/setup")).text
         assert "Name a model with its provider" in (await browser.post("/setup/voice", data={"model": "x"})).text

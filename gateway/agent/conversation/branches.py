@@ -72,6 +72,9 @@ async def _set_aside(tx: Connection, at: AddressRow, until: int) -> None:
 
     Only the part up to `until`, which the branch reads, is summarised.
     """
+    if at.address.temporary:
+        await conversations.hide(tx, at.session_id)
+        return
     asked, answered, said = await journals.outline(tx, at.session_id)
     await journals.close(tx, at.session_id, summarise(asked, answered, said))
     await reviews.close(tx, at.session_id)

@@ -53,6 +53,9 @@ ZONE = "Their time zone is {}."
 NO_ZONE = "Their time zone is not known."
 ASK_ZONE = f'{NO_ZONE} When it first matters, ask for their city; the IANA name goes after "Time zone:" in USER.md.'
 
+CHARTS = """ A code block "chart" is drawn there:
+{"type": "bar, line or pie", "title": "", "labels": ["Q1"], "series": {"Name": [1]}}."""
+
 
 MAX_NAMED = 5
 LEFT_OUT = "Left out here, because other people may have written it: {}. Do without it until a person vouches for it."
@@ -95,6 +98,7 @@ def person_part(principal: Principal, zone: str | None, channel: str | None) -> 
     name, label = safe_line(principal.name, _PERSON_NAME_LENGTH), label_of(principal.role, private=True, as_owner=True)
     whom = f"{name} ({principal.role.value})"
     about = f"You are talking with {whom} on {channel}, in Markdown." if channel else f"You work for {whom}."
+    about += CHARTS if channel == "web" else ""
     known = ZONE.format(zone) if zone else ASK_ZONE if channel else NO_ZONE
     return PromptPart(f"{about} {known}", label, "the person's name")
 

@@ -136,6 +136,7 @@ class LagMonitor:
         self._minute: deque[tuple[float, float]] = deque(maxlen=ceil(MINUTE / TICK_SECONDS))
         self._worst = 0.0
         self._alarmed_at: float | None = None
+        self._started_at = now().awake
         self._before: Moment | None = None
 
     @property
@@ -170,7 +171,9 @@ class LagMonitor:
         self._worst = max(self._worst, late)
         if late > ALARM_SECONDS and (self._alarmed_at is None or after.awake - self._alarmed_at >= BETWEEN_ALARMS):
             self._alarmed_at = after.awake
-            log.warning("loop.blocked", ms=_ms(late), cpu_ms=_ms(after.cpu - before.cpu), during=watchdog.seen)
+            # the first imports block it on any busy machine
+            tell = log.warning if after.awake - self._started_at > MINUTE else log.info
+            tell("loop.blocked", ms=_ms(late), cpu_ms=_ms(after.cpu - before.cpu), during=watchdog.seen)
 
 
 def _ms(seconds: float) -> float:

@@ -8,23 +8,26 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from gateway.background.cpu.executor import run_alone
+from gateway.commands import replace_session
 from gateway.config.data.files import read_regular, replace_regular
 from gateway.config.data.instance import InstanceLock, StartHistory, record_notice
 from gateway.config.environment import Environment
 from gateway.config.model import Retention as RetentionSettings
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
-from gateway.domain.ids import MessageId, TaskId
+from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.json import Json
 from gateway.domain.time import Clock
 from gateway.flow.secrets.live_secrets import LiveSecrets
 from gateway.logs import prune
-from gateway.store.connection.pool import Database
-from gateway.store.transcript import messages
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.delivery import addresses
+from gateway.store.transcript import messages, sessions
 from gateway.store.work import retention
 from gateway.workspace.checkpoints import jobs
 from gateway.workspace.template import fill_new_workspace
@@ -69,6 +72,8 @@ class Checkpointing:
             return None
 
 
+TEMPORARY_FOR = timedelta(days=1)
+"""How long a temporary chat lasts after the last message."""
 PAUSE_SECONDS = 0.2
 """The pause between two batches, for other users of the database."""
 
@@ -89,6 +94,8 @@ class Retention:
         """Delete rows and files, and thinking that is older than its own limit; None deletes nothing."""
         now, settings = self.clock.now(), self.settings()
         await self.database.run(lambda tx: retention.note_sizes(tx, now.date()))
+        for chat in await self.database.read(lambda conn: addresses.temporary_before(conn, now - TEMPORARY_FOR)):
+            await self.database.run(partial(_delete, *chat))
         if (kept := settings.thinking) is not None:
             await self._all(retention.THOUGHTS, now - kept)
         if (keep := settings.keep) is None:
@@ -114,6 +121,12 @@ class Retention:
         """Delete the folders of these trees; does nothing if a link replaces the parent folder."""
         for master in over if not self.tasks.is_symlink() else ():
             shutil.rmtree(self.tasks / str(master), ignore_errors=True)
+
+
+async def _delete(person: PrincipalId, session: SessionId, tx: Connection) -> None:
+    """Delete a temporary chat, as /new in it does."""
+    if await addresses.lock_session(tx, session):
+        await replace_session(tx, person, session, await sessions.lock(tx, session))
 
 
 async def prune_logs(folder: Path, keep: Callable[[], timedelta | None], clock: Clock) -> None:

@@ -59,6 +59,8 @@ LOCAL = "local"
 PROGRAMS = frozenset({"api", "terminal"})
 """The channels that are reached with API tokens."""
 OWN_CHANNELS = PROGRAMS | {"web"}
+TEMPORARY = "temporary-"
+"""How the threads of the page's temporary chats begin."""
 """Reached only with a credential of ours, whose person reads the transcript itself: the owner's, else a member's."""
 MEMBER = "member:"
 """Prefix of a sender's id on these channels if the credential is a member's."""
@@ -77,6 +79,11 @@ class Address:
     def by_token(self) -> bool:
         """Whether a program writes here with an API token, whatever that is worth; the local token is none."""
         return self.channel in PROGRAMS and self.account != LOCAL
+
+    @property
+    def temporary(self) -> bool:
+        """Whether its person wants nothing to outlive what is said here."""
+        return self.channel == "web" and self.thread.startswith(TEMPORARY)
 
 
 @dataclass(frozen=True, slots=True)

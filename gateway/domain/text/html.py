@@ -4,6 +4,7 @@ An element counts only with its end, so that a tag somebody writes about stays. 
 """
 
 import re
+from functools import partial
 from html import unescape
 
 from markdown_it import MarkdownIt
@@ -33,18 +34,22 @@ _ADDRESS = re.compile(r"\shref\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|(\S+))", re.IGNOR
 _SPOILER = re.compile(r"(?<![\w|])\|\|(?=[^\s|])(.{1,2000}?)(?<=[^\s|])\|\|(?![\w|])")
 
 
-def add_rules(markdown: MarkdownIt) -> None:
-    """Read HTML, and `||spoilers||`."""
-    markdown.core.ruler.after("normalize", "html_blocks", _blocks)
+FOLD, UNFOLD = "\ue010", "\ue011"
+"""Paragraphs around what `<details>` folds, for a reader that can unfold it."""
+
+
+def add_rules(markdown: MarkdownIt, *, folds: bool = False) -> None:
+    """Read HTML, and `||spoilers||`; `folds`: mark what is folded, instead of showing all of it."""
+    markdown.core.ruler.after("normalize", "html_blocks", partial(_blocks, folds=folds))
     markdown.inline.ruler.before("autolink", "html", _inline)
     markdown.inline.add_terminator_char("|")
 
 
-def _blocks(state: StateCore) -> None:
+def _blocks(state: StateCore, *, folds: bool) -> None:
     """Elements on lines of their own as Markdown's blocks."""
     if "<" in state.src:
         lower = state.src.lower()
-        state.src = _BLOCKS.sub(_Blocks({tag for tag in _BLOCK_TAGS if f"</{tag}>" in lower}), state.src)
+        state.src = _BLOCKS.sub(_Blocks({tag for tag in _BLOCK_TAGS if f"</{tag}>" in lower}, folds), state.src)
 
 
 _BLOCK_TAGS = (
@@ -56,8 +61,9 @@ _BLOCK_TAGS = (
 class _Blocks:
     """Replaces tags one after another, with what it has to remember of lists and tables."""
 
-    def __init__(self, closed: set[str]) -> None:
+    def __init__(self, closed: set[str], folds: bool) -> None:
         self._closed = closed
+        self._folds = folds
         self._bullet = "- "
         self._cells = 0
         self._head = False
@@ -77,6 +83,8 @@ class _Blocks:
 
     def _block(self, tag: str, end: bool) -> str:
         match tag:
+            case "details" if self._folds:
+                return f"\n\n{UNFOLD if end else FOLD}\n\n"
             case "summary":
                 return "**\n\n" if end else "\n\n**"
             case "li":

@@ -11,10 +11,13 @@ from markdown_it.tree import SyntaxTreeNode
 from gateway.domain.text import html
 
 
-def parser() -> MarkdownIt:
-    """The Markdown that models write: CommonMark with tables; of HTML what Markdown can say, too, and spoilers."""
+def parser(*, folds: bool = False) -> MarkdownIt:
+    """The Markdown that models write: CommonMark with tables; of HTML what Markdown can say, too, and spoilers.
+
+    `folds`: `html.FOLD` and `UNFOLD` stand around what is folded.
+    """
     made = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    html.add_rules(made)
+    html.add_rules(made, folds=folds)
     return made
 
 

@@ -52,8 +52,13 @@ class Places:
         return [self.workspace, *sorted(path for path in others if _is_principal(path))]
 
     async def of(self, arrival: Arrival, role: Role) -> Place | None:
-        """The file of the conversation, a fresh one if it has none; None while its principal is unknown."""
+        """The file of the conversation, a fresh one if it has none.
+
+        None while its principal is unknown, and for a temporary chat.
+        """
         address = arrival.inbound.address
+        if address.temporary:
+            return None
         place = self.used.pop(address, None) or await self._look_up(arrival, role)
         if place is not None:
             self.used[address] = place

@@ -34,6 +34,7 @@ from gateway.flow.turn.budgets import BudgetedModel, OutOfBudget, SharedBudgets
 from gateway.flow.turn.loop import MIN_PROMPT_TOKENS, SizedModel, reply_of
 from gateway.flow.turn.opening import OpenedTurn
 from gateway.store.connection.pool import Connection
+from gateway.store.delivery import addresses
 from gateway.store.memory import memories
 from gateway.store.transcript import journals, messages, sessions
 from gateway.store.work import steps
@@ -135,7 +136,8 @@ class Compactor:
         # The facts of a branch's parent are remembered there.
         facts = summary.facts if any(row.session_id == session for row in what.covered) else ()
         new = partial(NewMemory, label=label, origin="compaction", session=session)
-        await remember(tx, run.principal_id, new, summary.sections, facts, what)
+        if not await addresses.is_temporary(tx, session):
+            await remember(tx, run.principal_id, new, summary.sections, facts, what)
         text = Summary(written_summary(summary.sections, summary.limit))
         row = await messages.say(tx, session, run.principal_id, text, label=label, task=run.id, covers=what.last)
         await journals.close(tx, session, goal_of(summary.sections))

@@ -52,6 +52,9 @@ MakeSource: TypeAlias = Callable[[PrincipalId, bool, Workspace], ToolSource]
 """Makes a principal's source of tools; the flag says whether they are the owner."""
 
 
+MEMORY_TOOLS = frozenset({"forget", "memory_get", "memory_search", "remember"})
+
+
 @dataclass(frozen=True)
 class AgentEnvironment:
     """The environment of one principal's turns."""
@@ -79,6 +82,11 @@ class AgentEnvironment:
     def for_tokens(self) -> "AgentEnvironment":
         """The same without tools and USER.md: a plain token reads nothing and does nothing here."""
         return replace(self, toolbox=self.toolbox.for_tokens(), tells_user=False, skills=None)
+
+    @cached_property
+    def without_memory(self) -> "AgentEnvironment":
+        """The same for a temporary chat."""
+        return replace(self, toolbox=self.toolbox.without(MEMORY_TOOLS))
 
     @cached_property
     def lean(self) -> "AgentEnvironment":
@@ -194,6 +202,8 @@ class AgentEnvironments:
         environment = self.of(opened.principal.id, agent.fork if agent else None)
         if chat and not opened.private:
             environment = environment.for_tokens
+        elif opened.temporary:
+            environment = environment.without_memory
         elif agent is None and not opened.private:
             environment = environment.for_programs
         return environment.for_agent(agent, private=opened.private) if agent else environment

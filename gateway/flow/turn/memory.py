@@ -57,7 +57,7 @@ class TurnMemory:
 
     async def question(self, opened: OpenedTurn) -> MemoryQuery:
         """The turn's messages as a question, by words alone if there is no vector within `VECTOR_SECONDS`."""
-        if not opened.private or opened.heartbeat:
+        if not opened.remembers:
             return MemoryQuery("", ())
         said = "\n".join(row.text for row in opened.asked if not row.withdrawn)[-QUESTION_CHARACTERS:]
         try:
@@ -68,11 +68,8 @@ class TurnMemory:
             return MemoryQuery(said, lexemes(said))
 
     async def reminded(self, opened: OpenedTurn, question: MemoryQuery, zone: str | None) -> OpenedTurn:
-        """The turn with its reminder, with days in the zone; its label, and its session's, rise to theirs.
-
-        A heartbeat gets none, to stay cheap; its tools can search.
-        """
-        if not opened.private or opened.heartbeat:
+        """The turn with its reminder, with days in the zone; its label, and its session's, rise to theirs."""
+        if not opened.remembers:
             return opened
         async with self.database.connection() as conn:
             standing, other_versions = await self._bootstrap(conn, opened, zone)

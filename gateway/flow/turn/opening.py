@@ -107,6 +107,16 @@ class OpenedTurn:
         return replace(self, opening=replace(self.opening, agent=agent))
 
     @property
+    def remembers(self) -> bool:
+        """Whether it is told from memory. A heartbeat isn't, to stay cheap; its tools can search."""
+        return self.private and not self.heartbeat and not self.temporary
+
+    @property
+    def temporary(self) -> bool:
+        """Whether it is in a temporary chat, from and to which nothing is remembered."""
+        return self.at is not None and self.at.address.temporary
+
+    @property
     def solo(self) -> bool:
         """Whether it answers exactly one message."""
         return any(row.solo for row in self.asked)

@@ -87,6 +87,20 @@ class _Moved(Exception):
     """Addresses were joined or parted while we waited for them."""
 
 
+async def is_temporary(conn: Connection, session: SessionId) -> bool:
+    """Whether a temporary chat is in the session, as `Address.temporary`."""
+    sql = """select exists (select from addresses
+             where session_id = $1 and channel = 'web' and starts_with(thread, 'temporary-'))"""
+    return bool(await conn.fetchval(sql, session))
+
+
+async def temporary_before(conn: Connection, before: datetime) -> list[tuple[PrincipalId, SessionId]]:
+    """The sessions of temporary chats in which something was said, the last time before this, with their person."""
+    sql = """select distinct s.principal_id, s.id from addresses a join sessions s on s.id = a.session_id
+             where a.channel = 'web' and starts_with(a.thread, 'temporary-') and s.next_seq > 1 and s.spoken_at < $1"""
+    return [(PrincipalId(row["principal_id"]), SessionId(row["id"])) for row in await conn.fetch(sql, before)]
+
+
 async def shared(conn: Connection, session: SessionId) -> bool:
     """Whether several addresses are in a session."""
     return bool(await conn.fetchval("select count(*) > 1 from addresses where session_id = $1", session))

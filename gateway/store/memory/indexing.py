@@ -52,6 +52,8 @@ with behind as materialized (
   select s.id, s.agent, s.unattended, coalesce(p.seq, 0) as seq, coalesce(p.place, 0) as place
   from sessions s left join memory_progress p on p.session_id = s.id
   where s.principal_id = $1 and s.next_seq - 1 > coalesce(p.seq, 0)
+    and s.deleted_at is null and s.id not in
+      (select session_id from addresses where channel = 'web' and starts_with(thread, 'temporary-'))
     and (not $3 or s.spoken_at > now() - interval '1 hour')
   order by s.spoken_at limit $2
 )
@@ -67,7 +69,8 @@ order by m.session_id, m.seq limit $2
 async def unindexed(conn: Connection) -> list[PrincipalId]:
     """Principals whose conversations have messages that were not indexed."""
     sql = """select distinct s.principal_id from sessions s left join memory_progress p on p.session_id = s.id
-             where s.next_seq - 1 > coalesce(p.seq, 0)"""
+             where s.next_seq - 1 > coalesce(p.seq, 0) and s.deleted_at is null and s.id not in
+               (select session_id from addresses where channel = 'web' and starts_with(thread, 'temporary-'))"""
     return [row["principal_id"] for row in await conn.fetch(sql)]
 
 

@@ -46,6 +46,8 @@ cross join lateral (
   limit 1) first
 left join addresses at on at.id = first.address_id and not s.unattended
 where s.principal_id = $1 and s.deleted_at is null """
+_NOT_TEMPORARY = """
+  and s.id not in (select session_id from addresses where channel = 'web' and starts_with(thread, 'temporary-'))"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,8 @@ async def listed(
     unattended: bool = False,
     archived: bool | None = None,
 ) -> list[Conversation]:
-    """Chats, or what ran by itself, the one last spoken in first; None: those that are archived, too."""
-    query = f"""{_LISTED} and s.unattended = $2 and coalesce((s.archived_at is not null) = $5, true)
+    """Chats but temporary ones, or what ran by itself, the one last spoken in first; None: those archived, too."""
+    query = f"""{_LISTED} and s.unattended = $2 and coalesce((s.archived_at is not null) = $5, true) {_NOT_TEMPORARY}
                 order by s.spoken_at desc limit $3 offset $4"""
     return [_conversation(row) for row in await conn.fetch(query, principal, unattended, limit, offset, archived)]
 
@@ -137,10 +139,15 @@ async def delete(tx: Connection, principal: PrincipalId, session: SessionId) -> 
     Its rows stay for what was learned from it, until that is erased.
     """
     await addresses.move(tx, session, await sessions.start(tx, principal, Label.OWNER))
+    await hide(tx, session)
+
+
+async def hide(tx: Connection, session: SessionId) -> None:
+    """End a session, and take it out of all lists and searches."""
     await tx.execute("update sessions set deleted_at = now(), ended_at = now() where id = $1", session)
     sql = """update memories set forgotten_at = now(), updated_at = now()
-             where principal_id = $1 and session_id = $2 and kind in ('turn', 'summary') and forgotten_at is null"""
-    await tx.execute(sql, principal, session)
+             where session_id = $1 and kind in ('turn', 'summary') and forgotten_at is null"""
+    await tx.execute(sql, session)
     sql = """insert into memory_progress (session_id, principal_id, seq, place)
              select id, principal_id, next_seq - 1, 0 from sessions where id = $1
              on conflict (session_id) do update set seq = excluded.seq"""
@@ -323,5 +330,7 @@ async def held_between(
     sql = """select id, array(select distinct split_part(name, '/', 1) from task_steps where kind = 'model'
                                and task_id in (select task_id from messages where session_id = s.id)) as providers
              from sessions s where principal_id = $1 and not unattended and started_at < $3 and spoken_at >= $2
+               and deleted_at is null and s.id not in
+                 (select session_id from addresses where channel = 'web' and starts_with(thread, 'temporary-'))
                and not exists (select from imports i where i.session_id = s.id) order by started_at, id"""
     return {SessionId(row["id"]): set(row["providers"]) for row in await conn.fetch(sql, principal, since, until)}

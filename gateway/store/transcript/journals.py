@@ -182,11 +182,16 @@ async def outline(conn: Connection, session: SessionId) -> tuple[str, str, int]:
 
 
 async def unopened(conn: Connection, limit: int, session: SessionId | None = None) -> list[UnopenedJournal]:
-    """Sessions, or this session, with rows that no file was opened for; what was imported gets none."""
+    """Sessions, or this session, with rows that no file was opened for; what was imported, deleted or said in a
+    temporary chat gets none."""
     sql = """select s.id as session_id, s.principal_id, s.ended_at is not null as ended, m.since
              from (select session_id, min(created_at) as since from messages
                    where journal_id is null and origin not like 'import:%'
-                     and ($2::uuid is null or session_id = $2) group by session_id limit $1) m
+                     and ($2::uuid is null or session_id = $2)
+                     and session_id not in
+                       (select session_id from addresses where channel = 'web' and starts_with(thread, 'temporary-'))
+                     and exists (select from sessions where id = messages.session_id and deleted_at is null)
+                   group by session_id limit $1) m
              join sessions s on s.id = m.session_id"""
     return await fetch_all(conn, UnopenedJournal, sql, limit, session)
 

@@ -45,6 +45,7 @@ select kind || '.' || mark as id, each.* from (
          jsonb_build_object('message', m.id, 'session', m.session_id) as data, m.text
   from messages m join sessions s on s.id = m.session_id
   where m.id > $2 and m.principal_id = $1 and m.kind = 'assistant' and m.final and not s.unattended
+    and s.id not in (select session_id from addresses where channel = 'web' and starts_with(thread, 'temporary-'))
     and m.origin not like 'import:%' and m.id < coalesce((
       select min(message_id) from outbox where principal_id = $1 and message_id > $2 and state in ('pending', 'sending')
         and created_at > now() - interval '1 hour'), m.id + 1)

@@ -13,9 +13,10 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 from markupsafe import Markup, escape
+from mdit_py_plugins.footnote import footnote_plugin
 
-from gateway.domain.text import markdown
-from gateway.web.markup import formulas
+from gateway.domain.text import html, markdown
+from gateway.web.markup import figures, formulas
 
 LONGEST_CODE, LONGEST_LINE = 8_000, 250
 """Characters of a block and of a line of it; what is longer is shown as it is."""
@@ -111,23 +112,30 @@ _ALIGNMENTS = {"left", "center", "right"}
 _TAGS = {
     *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a", "span"),
     *("h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td"),
-    *("figure", "figcaption", "button", "div"),
+    *("figure", "figcaption", "button", "div", "details", "summary", "sup"),
+    *figures.TAGS,
     *formulas.TAGS,
 }
 _CLASSES = {
     "th": _ALIGNMENTS,
     "td": _ALIGNMENTS,
-    "figure": {"code"},
+    "figure": {"code", "plot"},
     "div": {"table"},
+    "table": {"sorts"},
+    "ul": {"legend"},
+    "ol": {"footnotes"},
     "li": {"task"},
     "p": {"math"},
     "mtd": set(formulas.COLUMNS),
-    "span": set(CODE_CLASSES),
+    "span": {*CODE_CLASSES, *figures.COLOURS},
+    **{tag: {"axis", "grid", *figures.COLOURS} for tag in figures.TAGS},
 }
 _ATTRIBUTES = {
     "a": {"href", "title"},
     "ol": {"start"},
-    "button": {"type", "data-copy"},
+    "button": {"type", "data-copy", "data-sort"},
+    **{tag: set(figures.ATTRIBUTES) for tag in figures.TAGS},
+    "svg": {"viewBox", "role", "aria-label"},
     "div": {"tabindex", "role", "aria-label"},
     "pre": {"tabindex"},
     **{tag: set(formulas.ATTRIBUTES) for tag in formulas.TAGS},
@@ -232,8 +240,9 @@ def _fence_after(fence: str, line: str) -> str:
 
 
 def _parser() -> MarkdownIt:
-    parser = markdown.parser()
+    parser = markdown.parser(folds=True).use(footnote_plugin, inline=False)
     formulas.add_rules(parser)
+    parser.core.ruler.after("inline", "folds", _fold)
     parser.core.ruler.after("inline", "bare_links", _link_bare_urls)
     parser.add_render_rule("image", _image)
     parser.add_render_rule("fence", _code)
@@ -242,22 +251,62 @@ def _parser() -> MarkdownIt:
     parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     for cell in ("th_open", "td_open"):
         parser.add_render_rule(cell, _cell)
+    for part, drawn in _FOOTNOTES.items():  # without links: the ids of several answers would meet on one page
+        parser.add_render_rule(f"footnote_{part}", lambda *_, drawn=drawn: drawn)
+    parser.add_render_rule("footnote_ref", _footnote_mark)
     return parser
+
+
+_FOOTNOTES = {
+    "block_open": '<ol class="footnotes">\n',
+    "block_close": "</ol>\n",
+    "open": "<li>",
+    "close": "</li>\n",
+    "anchor": "",
+}
+
+
+def _footnote_mark(
+    _self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: EnvType
+) -> str:
+    return f"<sup>{tokens[index].meta['id'] + 1}</sup>"
+
+
+def _fold(state: StateCore) -> None:
+    """The paragraphs that stand around a folded part become its ends, a bold one at its beginning its summary."""
+    tokens, nothing = state.tokens, _text("")
+    for at, token in enumerate(tokens):
+        if token.type != "inline" or token.content not in {html.FOLD, html.UNFOLD}:
+            continue
+        token.children = []
+        if token.content == html.UNFOLD:
+            tokens[at - 1], tokens[at + 1] = nothing, Token("details_close", "details", -1)
+            continue
+        tokens[at - 1], tokens[at + 1] = Token("details_open", "details", 1), nothing
+        if len(tokens) > at + 3 and tokens[at + 3].content.startswith("**"):
+            tokens[at + 2], tokens[at + 4] = Token("summary_open", "summary", 1), Token("summary_close", "summary", -1)
 
 
 def _image(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: EnvType) -> str:
     """A link: loading a picture would tell its server that, and when, the message was read."""
     source = str(tokens[index].attrGet("src") or "")
-    return f'<a href="{escape(source)}">{escape(tokens[index].content or source)}</a>'
+    title = "A picture on another site: it isn’t loaded here"
+    return f'<a href="{escape(source)}" title="{title}">{escape(tokens[index].content or source)}</a>'
 
 
 def _code(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, env: EnvType) -> str:
     token = tokens[index]
     language = token.info.split()[0] if token.info.strip() else "text"
+    figure = _FIGURES[language](token.content) if language in _FIGURES and _ended(token) else None
+    if figure is not None:
+        return figure
     caption = f'<figcaption><span>{escape(language)}</span><button type="button" data-copy>Copy</button></figcaption>'
     plain = not _ended(token) or not formulas.affordable(len(token.content), env)
     code = escape(token.content) if plain else highlighted(token.content, language)
     return f'<figure class="code">{caption}<pre tabindex="0"><code>{code}</code></pre></figure>\n'
+
+
+_FIGURES = {"chart": figures.chart, "csv": figures.csv_table, "tsv": figures.csv_table}
 
 
 def _ended(token: Token) -> bool:

@@ -8,8 +8,9 @@ from uuid import UUID, uuid4
 from fastapi import Form, Header, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from markupsafe import escape
+from pydantic import StringConstraints
 
-from gateway.domain.conversation.inbound import Address
+from gateway.domain.conversation.inbound import TEMPORARY, Address
 from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label
 from gateway.domain.settings import ThinkingLevel
@@ -34,12 +35,16 @@ ADDRESS = OWNER_PAGE
 screen = Screen("/", "Chat", "message-square", 0)
 
 
-def address_of(chat: UUID | None) -> Address:
+Place = Annotated[str, StringConstraints(pattern=rf"^({TEMPORARY})?[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}$")]
+"""The thread of a chat on the page."""
+
+
+def address_of(chat: str | None) -> Address:
     """The address of a chat on the page; None is the first one."""
-    return replace(ADDRESS, thread=str(chat)) if chat else ADDRESS
+    return replace(ADDRESS, thread=chat or "")
 
 
-async def open_in(site: Site, chat: UUID | None) -> Conversation | None:
+async def open_in(site: Site, chat: str | None) -> Conversation | None:
     """The conversation that a chat on the page has open; None before something is said."""
     async with site.database.connection() as conn:
         session = await sessions.current(conn, address_of(chat))
@@ -55,10 +60,22 @@ async def page(request: Request, site: AtSite) -> Response:
 @screen.get("/c/new", dependencies=VISITOR)
 async def new(request: Request, site: AtSite) -> Response:
     """A chat that begins with its first message."""
-    return await show(request, site, uuid4(), fresh=True)
+    return await show(request, site, str(uuid4()), fresh=True)
 
 
-async def show(request: Request, site: Site, chat: UUID | None, *, fresh: bool = False) -> Response:
+@screen.get("/c/temporary", dependencies=VISITOR)
+async def new_temporary(request: Request, site: AtSite) -> Response:
+    """A temporary chat that begins with its first message."""
+    return await show(request, site, f"{TEMPORARY}{uuid4()}", fresh=True)
+
+
+@screen.get(f"/c/{TEMPORARY}{{id}}", dependencies=VISITOR)
+async def temporary(request: Request, site: AtSite, id: UUID) -> Response:
+    """A temporary chat, until it is deleted."""
+    return await show(request, site, f"{TEMPORARY}{id}")
+
+
+async def show(request: Request, site: Site, chat: str | None, *, fresh: bool = False) -> Response:
     """A chat's page; a `fresh` one is not stored yet."""
     model, of = site.settings.model(), await open_in(site, chat)
     return site.screen(
@@ -67,6 +84,7 @@ async def show(request: Request, site: Site, chat: UUID | None, *, fresh: bool =
         "chat.html",
         chat=chat or "",
         fresh=fresh,
+        temporary=address_of(chat).temporary,
         called=of.title if of else "",
         owner=site.owner.name,
         most=chat_files.MAX_FILES,
@@ -79,12 +97,12 @@ async def show(request: Request, site: Site, chat: UUID | None, *, fresh: bool =
 
 
 @screen.get("/chat/chosen", dependencies=OWNER)
-async def chosen(site: AtSite, chat: UUID | None = None) -> HTMLResponse:
+async def chosen(site: AtSite, chat: Place | None = None) -> HTMLResponse:
     """The button with the model of this chat, until when, and how much it thinks, as they are now."""
     return HTMLResponse(site.pages.piece("chosen.html", **await _chosen(site, chat)))
 
 
-async def _chosen(site: Site, chat: UUID | None) -> Mapping[str, object]:
+async def _chosen(site: Site, chat: str | None) -> Mapping[str, object]:
     usual = site.settings.model()
     at = await site.database.read(lambda conn: addresses.find(conn, address_of(chat)))
     model = site.settings.chosen_model(at, True) if at else None
@@ -99,7 +117,7 @@ async def _chosen(site: Site, chat: UUID | None) -> Mapping[str, object]:
 async def events(
     site: AtSite,
     caller: SignedIn,
-    chat: UUID | None = None,
+    chat: Place | None = None,
     after: Annotated[str | None, Query(max_length=64)] = None,
     last_event_id: Annotated[str | None, Header(max_length=64)] = None,
 ) -> Response:
@@ -114,7 +132,7 @@ async def send(
     text: Annotated[str, Form(max_length=MAX_MESSAGE_CHARS)] = "",
     files: Annotated[list[UUID] | None, Form(max_length=chat_files.MAX_FILES)] = None,
     again: Annotated[int | None, Form()] = None,
-    chat: Annotated[UUID | None, Form()] = None,
+    chat: Annotated[Place | None, Form()] = None,
 ) -> Response:
     """Accept a message, or repeat an earlier one; the answer comes with the events. A `client_id` counts once."""
     if again is not None:

@@ -191,7 +191,7 @@ async def side(site: AtSite, since: AwareDatetime) -> HTMLResponse:
 
 
 @screen.get(f"{HERE}/menu", dependencies=OWNER)
-async def menu(site: AtSite, of: UUID | None = None) -> HTMLResponse:
+async def menu(site: AtSite, of: chat.Place | None = None) -> HTMLResponse:
     """All that can be done with the conversation of a chat on the page; nothing before it begins."""
     return HTMLResponse(site.pages.piece("chat_menu.html", of=await chat.open_in(site, of)))
 
@@ -207,8 +207,8 @@ async def conversation(
     request: Request, site: AtSite, id: UUID, at: Message = None, first: Annotated[Place, Query(alias="from")] = None
 ) -> Response:
     """A chat of the page; else one conversation: its end, the stretch around a message, or from a place on."""
-    if await site.database.read(lambda conn: sessions.current(conn, chat.address_of(id))):
-        return await chat.show(request, site, id)
+    if await site.database.read(lambda conn: sessions.current(conn, chat.address_of(str(id)))):
+        return await chat.show(request, site, str(id))
     of = await _find_conversation(site, id)
     if of.place is not None and at is None and first is None:
         return RedirectResponse(f"{HERE}/{of.place}" if of.place else "/", 303)
@@ -261,7 +261,7 @@ async def delete(site: AtSite, of: Found) -> Response:
 @screen.post(f"{HERE}/{{id}}/resume", dependencies=OWNER)
 async def resume(site: AtSite, id: UUID) -> Response:
     """Continue it in a chat of its own by the command /resume, which replies there."""
-    place = uuid4()
+    place = str(uuid4())
     await accept_from_owner(site, chat.address_of(place), f"/resume {id}", str(uuid4()))
     return RedirectResponse(f"{HERE}/{place}", 303)
 

@@ -47,7 +47,7 @@ async def requests(site: Site) -> dict[str, str]:
 async def _pieces(site: Site) -> Mapping[str, str]:
     pairing, part, section = site.channels.pairing, site.pages.part, site.pages.section
     asking, admitted = await requests(site), {f"in{row.id}": (row,) for row in await pairing.admitted()}
-    made: dict[str, str] = {} if asking or admitted else {"nobody": part("nobody")}
+    made: dict[str, str] = {} if asking or admitted else {"nobody": part("nobody", site.channels.states())}
     for number, line in enumerate(site.channels.unsettled()):
         made[f"unsettled{number}"] = part("unsettled", f"unsettled{number}", line)
     made |= asking | section("admitted", "People with access", "let_in", admitted)

@@ -19,6 +19,7 @@ from gateway.web.auth.access import OWNER
 from gateway.web.http.errors import Refused
 from gateway.web.pages import Screen
 from gateway.web.screens import add_board
+from gateway.web.screens.settings import model_names
 from gateway.web.site import AtSite, Site
 
 LATER = "claw-setup"
@@ -115,7 +116,9 @@ async def _pieces(site: Site) -> Mapping[str, str]:
         "setup-intro": _piece(site, "intro", model=model),
     }
     made |= {f"joins{row.code}": site.pages.part("joins", f"joins{row.code}", row) for row in await pairing.claims()}
-    made["setup-model"] = _piece(site, "model", model=model, described=described, vendors=VENDORS_WITH_KEYS)
+    names = await asyncio.to_thread(model_names, site) if model else ()
+    shown = {"model": model, "described": described, "vendors": VENDORS_WITH_KEYS, "models": names}
+    made["setup-model"] = _piece(site, "model", **shown)
     if model and site.channels.setup is not None:
         made["setup-voice"] = _piece(site, "voice", transcriber=site.channels.setup.config().models.transcription)
     owner, code = (await pairing.accounts())[:1], await pairing.offered() or ""

@@ -13,6 +13,11 @@ $("[data-theme-toggle]")?.addEventListener("click", () => {
 
 // ---- the sidebar, on every page: what waits in the inbox, also in the tab's title, and the chats
 const bare = document.title, chats = by("chats");
+let isWell = true;
+function showConnection() {
+  const shown = by("connection"), on = shown?.dataset.state === "on";
+  if (shown) { shown.dataset.well = isWell; shown.textContent = !on ? "Reconnecting…" : isWell ? "Live" : "Needs a look" }
+}
 async function showSide() {
   try {
     if (document.hidden || by("connection")?.dataset.state === "off") return;
@@ -21,7 +26,8 @@ async function showSide() {
     if (!waits.ok || !listed.ok) return;
     const { waiting, well } = await waits.json(), badge = by("waiting");
     document.title = waiting ? `(${waiting}) ${bare}` : bare;
-    badge.hidden = !waiting; badge.textContent = waiting; by("unwell").hidden = well;
+    badge.hidden = !waiting; badge.textContent = waiting; by("unwell").hidden = isWell = well;
+    showConnection();
     showChats(await listed.text());
   } catch { /* the connection tells */ }
 }
@@ -127,9 +133,7 @@ async function again() {
   connect();
 }
 function online(now) {
-  const shown = by("connection");
-  shown.dataset.state = now ? "on" : "off";
-  shown.textContent = now ? "Live" : "Reconnecting…";
+  by("connection").dataset.state = now ? "on" : "off"; showConnection();
   if (now) deliver();
 }
 const isLate = () => !document.hidden && Date.now() - heard > 30000;
@@ -321,6 +325,35 @@ if (form) {
     }
   });
 }
+// ---- a voice note: recorded here, then sent as any other file; not offered where the browser can't
+const speak = by("speak");
+let recorder;
+async function record() {
+  if (editing) return say("The message keeps its files; end the editing first.");
+  const sound = await navigator.mediaDevices.getUserMedia({ audio: true }).catch(() => {});
+  if (!sound) return say("The browser gives no microphone; allow it for this page in the browser’s settings.");
+  const parts = [], [type, ending] = [["audio/webm", "weba"], ["audio/mp4", "m4a"], ["audio/ogg", "ogg"]].find(([type]) => MediaRecorder.isTypeSupported(type));
+  recorder = new MediaRecorder(sound, { mimeType: type, audioBitsPerSecond: 48000 });
+  recorder.ondataavailable = ({ data }) => parts.push(data);
+  recorder.onstop = () => {
+    sound.getTracks().forEach(track => track.stop()); showRecording(false);
+    if (recorder.discarded) return say("The recording was discarded.");
+    attach([new File(parts, `voice-note.${ending}`, { type })]); form.requestSubmit();
+  };
+  recorder.start(); showRecording(true); say("Recording. Press again to send it, Esc to discard it.");
+}
+function showRecording(on) {
+  speak.ariaPressed = on; speak.title = speak.ariaLabel = on ? "Stop and send the voice note" : "Record a voice note";
+}
+if (speak && window.MediaRecorder && navigator.mediaDevices) {
+  speak.hidden = false;
+  speak.addEventListener("click", () => recorder?.state === "recording" ? recorder.stop() : record());
+  addEventListener("keydown", event => {
+    if (event.key !== "Escape" || recorder?.state !== "recording") return;
+    event.preventDefault(); recorder.discarded = true; recorder.stop();
+  });
+}
+
 // ---- branches: an earlier message said otherwise, or answered again
 let editing = "", before = "", asked = "";
 const branching = () => (form.dataset.running !== "true" && !$(".user.waiting", by("thread"))) || (say("Wait for the answer, or stop it first."), false);
@@ -483,6 +516,17 @@ document.addEventListener("click", event => {
   if (event.target.closest("[data-close]")) by("merging").replaceChildren();
   if (fill) { box.value = fill; changed(); box.focus(); if (event.target.dataset.attach !== undefined) by("pick").click() }
   if (copy !== undefined) copied($("code", event.target.closest("figure")).textContent);
+});
+
+// ---- tables of data: sorted by the column that is pressed
+const sortable = text => { const amount = text.trim(), whole = /^-?\d{1,3}(,\d{3})+(\.\d+)?$/.test(amount); return amount ? Number(whole ? amount.replaceAll(",", "") : amount.replace(",", ".")) : NaN };
+document.addEventListener("click", ({ target }) => {
+  const head = target.closest("[data-sort]")?.parentElement;
+  if (!head) return;
+  const sign = head.ariaSort === "ascending" ? -1 : 1, body = head.closest("table").tBodies[0], words = row => row.cells[head.cellIndex].textContent;
+  for (const other of head.parentElement.children) other.ariaSort = null;
+  head.ariaSort = sign > 0 ? "ascending" : "descending";
+  body.append(...[...body.rows].sort((one, two) => sign * (sortable(words(one)) - sortable(words(two)) || words(one).localeCompare(words(two)))));
 });
 
 // ---- settings: found while they are typed, reviewed before they are saved

@@ -64,6 +64,7 @@ class TestSystemPrompt:
         ada = f"You are talking with Ada (owner) on telegram, in Markdown. {ASK_ZONE}"
         told = f"{PREAMBLE}\n\nagents\n\n{ada}\n\nskills"
         assert system_prompt(parts, Label.OWNER) == told
+        assert 'A code block "chart" is drawn there' in person_part(ADA, None, "web").text
 
     @pytest.mark.parametrize("label", Label)
     def test_a_part_above_the_runs_label_stays_out_and_is_named(self, label: Label) -> None:

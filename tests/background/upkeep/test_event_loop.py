@@ -76,8 +76,8 @@ def test_one_that_was_frozen_for_longer_goes_on() -> None:
         time.sleep(2)
         frozen.send_signal(signal.SIGCONT)
         told, _ = frozen.communicate("go\n", timeout=30)
-    *_, said = told.splitlines()  # before it, that the loop was blocked may be logged
-    assert (frozen.returncode, said) == (0, "going on")
+    said = told.splitlines()  # that the loop was blocked may be logged, too
+    assert (frozen.returncode, "going on" in said) == (0, True)
 
 
 TICK = lag_module.TICK_SECONDS
@@ -111,6 +111,11 @@ def test_the_worst_and_the_99th_percentile_of_the_last_minute_are_told() -> None
 def test_a_block_is_alarming_once_in_ten_seconds() -> None:
     machine = Machine()
     machine.watchdog.seen = "tools/x.py:7 grind < task chat 1"
+    with capture_logs() as logs:
+        machine.tick(0.9)
+    assert [each["log_level"] for each in logs] == ["info"]  # while the gateway starts
+    for _ in range(240):
+        machine.tick()
     with capture_logs() as logs:
         machine.tick(0.19)
         machine.tick(0.3, cpu=0.29)

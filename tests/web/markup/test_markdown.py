@@ -59,10 +59,15 @@ ATTACKS = [
     "```html\n<img src=x onerror=alert(1)>\n```",
     "```xml\n</code></pre><script>alert(1)</script>\n```",
     "- [x] <img src=x onerror=alert(1)>",
+    '```chart\n{"type": "pie", "labels": ["<script>alert(1)</script>"], "series": {"<img src=x onerror=1>": [1]}}\n```',
+    "```csv\n<script>,b\n<img src=x onerror=alert(1)>,2\n```",
+    "<details onclick=alert(1)><summary><script>1</script></summary>x</details>",
+    "x[^1]\n\n[^1]: <script>alert(1)</script>",
 ]
 ALLOWED = {
     *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a", "span", "h1", "h2"),
     *("h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "button", "div"),
+    *("details", "summary", "sup", "svg", "path", "title"),
     *("math", "mrow", "mi", "mo", "mn", "mtext", "mstyle", "mspace", "msup", "msub", "mfrac"),
 }
 
