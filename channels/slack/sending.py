@@ -157,7 +157,7 @@ class Replies:
     async def remember_url(self, at: Address, url: object) -> None:
         """Store the `response_url` of a command or a button press."""
         if isinstance(url, str) and url:
-            await self._facts.note(_REPLY_FACT + at.chat, self._seal(url))
+            await self._facts.note(_REPLY_FACT + at.chat, self._key().encrypt(url.encode()).decode())
 
     async def answer_by_url(self, refused: SlackRefused, at: Address, text: str, blocks: Sequence[Block]) -> None:
         """Show a text only to the person who waits there; raises `refused` if that is impossible, too."""
@@ -180,9 +180,6 @@ class Replies:
             return self._key().decrypt(self._facts.get(_REPLY_FACT + at.chat) or "").decode()
         except InvalidToken:
             return None
-
-    def _seal(self, url: str) -> str:
-        return self._key().encrypt(url.encode()).decode()
 
     def _key(self) -> "Fernet":
         from cryptography.fernet import Fernet

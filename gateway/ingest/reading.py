@@ -2,7 +2,6 @@
 
 import mimetypes
 import sys
-import sysconfig
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -10,7 +9,6 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path, PurePath
 
-import gateway
 from gateway.domain.json import Json
 from gateway.ingest import ocr
 from gateway.ingest.archive import read_zip
@@ -31,7 +29,7 @@ from gateway.ingest.pdf import read_pdf
 from gateway.ingest.sheets import read_xls, read_xlsb, read_xlsx
 from gateway.ingest.sniff import IPYNB, ODF, OFFICE, XLSB, FileType, sniff
 from gateway.ingest.text import read_epub, read_notebook, read_page, read_svg, read_text
-from gateway.sandbox.child import Jail, run_in_jail
+from gateway.sandbox.child import Jail, python_files, run_in_jail
 
 MAX_DESCRIPTION = 160
 MAX_PROBLEM = 300
@@ -169,10 +167,7 @@ def _short_line(text: str, limit: int = MAX_DESCRIPTION) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-_SYSTEM = (
-    *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share"),
-    *("/etc/ld.so.cache", "/etc/localtime", "/dev/urandom", "/proc/cpuinfo", "/sys/devices/system/cpu"),
-)
+_SYSTEM = ("/usr/share", "/etc/localtime", "/proc/cpuinfo", "/sys/devices/system/cpu")
 _LIBRARIES: Mapping[str, Sequence[str]] = {
     ".pdf": ("pypdfium2", "encodings.utf_16_le"),
     ".docx": ("mammoth",),
@@ -190,8 +185,7 @@ def read(source: str, target: str, name: str, mime: str, password: str = "") -> 
 
 def in_jail(work: Callable[[], Json], source: str, target: str, seconds: float = MAX_SECONDS) -> Json:
     """Run `work` with access to these two paths only; raises `ChildFailed`."""
-    packages = (path for path in sys.path if path.endswith("-packages"))
-    reads = (*_SYSTEM, sysconfig.get_path("stdlib"), *packages, *gateway.__path__, source)
+    reads = (*python_files(), *_SYSTEM, source)
     return run_in_jail(Jail(reads, target, MAX_MEMORY_BYTES, seconds, MAX_OUTPUT_BYTES), work)
 
 

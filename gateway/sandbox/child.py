@@ -6,12 +6,15 @@ import os
 import resource
 import select
 import signal
+import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
+import gateway
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json
 from gateway.sandbox.jail import landlock, seccomp
@@ -41,6 +44,15 @@ class Jail:
     seconds: float
     space: int
     """Bytes in the folder."""
+
+
+_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/dev/urandom")
+
+
+def python_files() -> tuple[str, ...]:
+    """The libraries that a child may need for its imports, and this program."""
+    packages = (path for path in sys.path if path.endswith("-packages"))
+    return (*_SYSTEM, sysconfig.get_path("stdlib"), *packages, *gateway.__path__)
 
 
 def run_in_jail(jail: Jail, work: Callable[[], Json]) -> Json:

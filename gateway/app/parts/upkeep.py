@@ -17,7 +17,7 @@ from gateway.background.upkeep.event_loop import LagMonitor
 from gateway.background.upkeep.health import Health, notify_systemd
 from gateway.background.upkeep.heartbeat import Heartbeat
 from gateway.background.upkeep.housekeeping import Retention, prune_logs, reload_secrets, report_restarts
-from gateway.background.upkeep.memory_index import FilePassages, Indexing
+from gateway.background.upkeep.memory_index import POLL_FILES, FilePassages, Indexing
 from gateway.background.upkeep.ram import MemoryCeiling, ceiling
 from gateway.background.upkeep.schedules import CONSOLIDATION_INTERVAL, Scheduler, queue_consolidations
 from gateway.background.upkeep.telemetry import Collector, Telemetry
@@ -125,7 +125,7 @@ def _heartbeat(core: Core, records: Records, way_out: WayOut, turns: Turns, work
 
 def _indexing(core: Core, records: Records) -> Indexing:
     passages = FilePassages(core, records.workspaces.of, core.cleaner("files"))
-    files = only_if(lambda: core.workplace.here, passages.look)
+    files = only_if(lambda: core.workplace.here, Interval(lambda: POLL_FILES, passages.look, core.clock).look)
     return Indexing(core, records.embedders.embedder, files, partial(may_embed, core))
 
 

@@ -35,7 +35,7 @@ from gateway.workspace.files.paths import INSTRUCTIONS, READ_ONLY, WorkspaceErro
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.files.uploads import PAGES_SUFFIX, TEXT_SUFFIX
 
-POLL_FILES_SECONDS = 600.0
+POLL_FILES = timedelta(minutes=10)
 MAX_FILES = 2_000
 """The limit for one person; further files are not searched."""
 MAX_BYTES = 512 * 1024
@@ -46,23 +46,19 @@ SUFFIXES = frozenset(
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class FilePassages:
-    """Compares sizes and dates every ten minutes, and indexes new and changed files."""
+    """Compares sizes and dates of files, and indexes new and changed ones."""
 
     engine: Engine
     workspace: Callable[[PrincipalId], Workspace]
     clean: Clean
-    _due: float = 0.0
 
     async def look(self) -> None:
-        """Index new and changed files, at most every ten minutes."""
-        if self.engine.clock.monotonic() < self._due:
-            return
+        """Index new and changed files."""
         everybody = await self.engine.database.read(principals.everybody)
         for principal in everybody:
             await self._look_at(principal, self.workspace(principal))
-        self._due = self.engine.clock.monotonic() + POLL_FILES_SECONDS
 
     async def _look_at(self, principal: PrincipalId, workspace: Workspace) -> None:
         there = await asyncio.to_thread(lambda: dict(text_files(workspace.root)))

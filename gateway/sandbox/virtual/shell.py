@@ -4,16 +4,14 @@ import base64
 import json
 import re
 import sys
-import sysconfig
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import gateway
 from gateway.domain.json import Json, JsonObject
-from gateway.sandbox.child import Jail, run_in_jail
+from gateway.sandbox.child import Jail, python_files, run_in_jail
 from gateway.sandbox.jail import landlock, seccomp
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ MAX_BYTES = 16 * 1024**2
 """Of all files together."""
 MAX_SHOWN = 100_000
 """Characters that are kept of the output, and of the errors."""
-_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache", "/dev/urandom")
 
 _EMPTY_BRACES = re.compile(r"""\{\}[^\s'"`;|&)]|[^\s'"`;|&(]\{\}""")
 EMPTY_BRACES = "{} beside other characters isn't supported in bash; put all of the word in quotes"
@@ -60,14 +57,8 @@ def run_script(source: str, target: str, script: str, save: list[str]) -> Json:
     """
     import just_bash  # noqa: F401 - loaded before the fork, for all scripts to come
 
-    return run_in_jail(shell_jail(source, target), partial(_run_child, source, target, script, save))
-
-
-def shell_jail(source: str, target: str) -> Jail:
-    """The rights of the child: read Python's libraries and `source`, and fill `target`."""
-    packages = (path for path in sys.path if path.endswith("-packages"))
-    reads = (*_SYSTEM, sysconfig.get_path("stdlib"), *packages, *gateway.__path__, source)
-    return Jail(reads, target, MEMORY, SECONDS, SPACE)
+    jail = Jail((*python_files(), source), target, MEMORY, SECONDS, SPACE)
+    return run_in_jail(jail, partial(_run_child, source, target, script, save))
 
 
 def _run_child(source: str, target: str, script: str, save: list[str]) -> Json:

@@ -17,7 +17,6 @@ from gateway.background.budgets import FREE_ROWS, estimate_embedding, may_embed
 from gateway.background.upkeep.memory_index import (
     GATHER_SECONDS,
     MIN_BATCH,
-    POLL_FILES_SECONDS,
     FilePassages,
     Indexing,
 )
@@ -271,9 +270,6 @@ async def test_passages_of_files_come_change_and_go(job: Job, tmp_path: Path) ->
     assert await job.world.column(chunks) == ["notes/tea.md 0 green tea", "report.pdf 1 one", "report.pdf 2 two"]
     (tmp_path / "notes" / "tea.md").write_text("black tea, no milk")
     (tmp_path / "report.pdf.txt").unlink()
-    await files.look()
-    assert len(await job.world.column(chunks)) == 3
-    job.clock.advance(POLL_FILES_SECONDS)
     await files.look()
     assert await job.world.column(chunks) == ["notes/tea.md 0 black tea, no milk"]
 
