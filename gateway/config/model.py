@@ -6,11 +6,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, Field, JsonValue, SecretStr, model_validator
+from pydantic import AfterValidator, Field, JsonValue, SecretStr, model_validator
 
 from gateway.config.value_types import Duration, Hours, Networks, PublicUrl
 from gateway.domain.json import OBJECT
-from gateway.domain.settings import HttpUrl, ModelName, ModelSettings, PrivateEntry, Section, VoiceReply
+from gateway.domain.settings import Described, HttpUrl, ModelName, ModelSettings, PrivateEntry, Section, VoiceReply
 from gateway.domain.time import zone
 from gateway.secrets.signatures import SignedSource
 
@@ -25,7 +25,7 @@ def _zone(name: str) -> str:
     return zone(name).key
 
 
-class Owner(BaseModel, frozen=True, extra="allow", coerce_numbers_to_str=True, use_attribute_docstrings=True):
+class Owner(Described, extra="allow", coerce_numbers_to_str=True):
     """The agent's owner; every other key is a channel, with the owner's id there as its value."""
 
     __pydantic_extra__: dict[str, str | None] = Field(init=False)

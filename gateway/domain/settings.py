@@ -1,11 +1,14 @@
 """Sections of config.json that other floors read: models, what is common to all channels, and addresses."""
 
+import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import cleandoc, getsource
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+from itertools import pairwise
 from types import MappingProxyType
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -13,10 +16,13 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
+    GetJsonSchemaHandler,
     SecretStr,
     StringConstraints,
     field_validator,
 )
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from gateway.domain.people.access import AccessMode, GroupMode
 
@@ -84,8 +90,33 @@ PrivateEntry = Annotated[str, AfterValidator(_checked_entry)]
 """An entry as written in the configuration."""
 
 
-class Section(BaseModel, frozen=True, extra="forbid", use_attribute_docstrings=True):
-    """Base of every section: frozen; unknown keys are errors. A key's docstring is its description in the schema."""
+class Described(BaseModel, frozen=True):
+    """Describes its keys by their docstrings, read from the source at need: pydantic would read them at each start."""
+
+    @classmethod
+    def descriptions(cls) -> Mapping[str, str]:
+        """The docstring of each key that has one, those of the bases included."""
+        found: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            if issubclass(base, Described):
+                [written] = cast("list[ast.ClassDef]", ast.parse(getsource(base)).body)
+                for key, about in pairwise(written.body):
+                    match key, about:
+                        case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                            found[name] = cleandoc(text)
+        return found
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core)
+        keys = handler.resolve_ref_schema(schema)["properties"]
+        for name, text in cls.descriptions().items():
+            keys[name]["description"] = text
+        return schema
+
+
+class Section(Described, extra="forbid"):
+    """Base of every section: frozen; unknown keys are errors."""
 
 
 class Params(Section):
@@ -184,7 +215,7 @@ PlatformId = Annotated[str, BeforeValidator(_id_as_text, json_schema_input_type=
 """The platform's id of a person or chat; a number is converted to a string."""
 
 
-class ChannelSettings(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True, use_attribute_docstrings=True):
+class ChannelSettings(Section, hide_input_in_errors=True):
     """Base of every channel's settings; patterns match the ids of a person and a group, `IDS` says how they look.
 
     `VARIABLES` are the environment variables that people expect, and the field that each one sets. `STEPS` says how a

@@ -233,7 +233,8 @@ def channel_forms() -> list[ChannelForm]:
 
 def _channel_form(name: str) -> ChannelForm:
     model = settings_model(name)
-    about = {field: model.model_fields[field].description or field for field in model.VARIABLES.values()}
+    told = model.descriptions()
+    about = {field: told[field] for field in model.VARIABLES.values()}
     return ChannelForm(name, model.TITLE, model.STEPS, model.COPY, about)
 
 
@@ -241,7 +242,7 @@ async def connect_channel(setup: Setup, name: str, pasted: Mapping[str, str]) ->
     """Check the tokens with the platform, then save them; raises `OwnerMustAct` with what to do."""
     model = settings_model(known_channel(name, channel_names()))
     tokens = {field: pasted.get(field, "").strip() for field in model.VARIABLES.values()}
-    if missing := [model.model_fields[field].description for field, token in tokens.items() if not token]:
+    if missing := [model.descriptions()[field] for field, token in tokens.items() if not token]:
         raise OwnerMustAct(f"paste {missing[0]}")
     keys = {variable: tokens[field] for variable, field in model.VARIABLES.items()}
     setup.check_unset(keys, (f"channels.{name}.{field}" for field in tokens))

@@ -3,11 +3,12 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from gateway.config.model import Config, HeartbeatSettings, Owner, json_schema
 from gateway.config.problems import known_keys
 from gateway.config.value_types import parse_hours
+from gateway.domain.settings import Described
 
 
 def test_an_empty_object_is_a_whole_configuration() -> None:
@@ -75,10 +76,11 @@ def test_every_key_is_described(path: tuple[str, ...]) -> None:
     assert descriptions[path]
 
 
-def described(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str | None]]:
+def described(model: type[Described], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str | None]]:
+    about = model.descriptions()
     for name, field in model.model_fields.items():
-        yield (*path, name), field.description
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+        yield (*path, name), about.get(name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Described):
             yield from described(field.annotation, (*path, name))
 
 
