@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import cleandoc, getsource
+from inspect import getsource
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from itertools import pairwise
 from types import MappingProxyType
@@ -103,7 +103,7 @@ class Described(BaseModel, frozen=True):
                 for key, about in pairwise(written.body):
                     match key, about:
                         case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                            found[name] = cleandoc(text)
+                            found[name] = " ".join(text.split())
         return found
 
     @classmethod
@@ -187,11 +187,9 @@ class ModelSettings(Section):
     """ "litellm" sends every call through litellm; "auto" only those that need it."""
     embedding: ModelName = "local"
     """The embedding model for search by meaning: "local", "litellm:<provider>/<model>", or "none"."""
-    summary: ModelName | None = Field(
-        None,
-        description="The model that writes summaries; null means the primary for conversations that go on, "
-        "a cheap one of its provider for those that have ended.",
-    )
+    summary: ModelName | None = None
+    """The model that writes summaries; null means the primary for conversations that go on, a cheap one of its
+    provider for those that have ended."""
     transcription: ModelName | None = None
     """The model that transcribes recordings, such as `openai/whisper-1`; null: none."""
     transcription_fallbacks: tuple[ModelName, ...] = ()
