@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -145,6 +146,8 @@ async def installed(
     embedded.configure(configured(telegram, models))
     await embedded.start()
     places = {"SUPACLAW_DATA": str(embedded.data), "SUPACLAW_CONFIG": str(embedded.home / "config.json")}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        places["SUPACLAW_PORT"] = str(free.getsockname()[1])
     mine = {name: value for name, value in os.environ.items() if not name.startswith("SUPACLAW_")}
     environ = mine | embedded.environ | places | {"HOME": str(home), "UV_DEFAULT_INDEX": address, "UV_NO_CACHE": "1"}
     found = Installed(embedded, home, index, environ, python)

@@ -26,7 +26,7 @@ async def test_a_trace_has_numbers_and_references_in_order(world: World) -> None
     await called(world, task)
     await called(world, other)
     async with world.database.transaction() as tx:
-        await steps.tool_ran(tx, task, world.principal, "look", 12)
+        await steps.note(tx, task, world.principal, "tool", "look", ok=True)
     async with world.database.connection() as conn:
         model, tool = await steps.of_task(conn, task, PAST)
         assert await steps.of_task(conn, task, FUTURE) == []
@@ -38,7 +38,7 @@ async def test_a_trace_has_numbers_and_references_in_order(world: World) -> None
         50,
     )
     assert (model.cost_usd, model.latency_ms, model.failed) == (0.25, 900, FAILED)
-    assert (tool.kind, tool.name, tool.latency_ms, tool.failed) == ("tool", "look", 12, ())
+    assert (tool.kind, tool.name, tool.ok, tool.failed) == ("tool", "look", True, ())
 
 
 async def test_what_was_spent_counts_model_calls_only(world: World) -> None:
@@ -46,7 +46,7 @@ async def test_what_was_spent_counts_model_calls_only(world: World) -> None:
     for each in (task, task, other):
         await called(world, each)
     async with world.database.transaction() as tx:
-        await steps.tool_ran(tx, task, world.principal, "look", 12)
+        await steps.note(tx, task, world.principal, "tool", "look", ok=True)
     async with world.database.connection() as conn:
         assert await steps.spent_on(conn, task, PAST) == ModelUse(2, 200, 40, 0.5)
         assert await steps.spent_since(conn, PAST) == ModelUse(3, 300, 60, 0.75)

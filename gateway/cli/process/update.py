@@ -114,8 +114,12 @@ class _Switch:
         if not readable:
             if newest != before or not self._copy.exists():
                 return "its database can't be read by the version before, so it stays in use; its log says why"
-            shutil.rmtree(self._database)
+            # Deleting takes a while, and a start after a kill meanwhile would set up an empty database.
+            failed = self.environment.data / "postgres.failed"
+            shutil.rmtree(failed, ignore_errors=True)
+            self._database.rename(failed)
             self._copy.rename(self._database)
+            shutil.rmtree(failed, ignore_errors=True)
         self._start(self.installation.go_back())
         return "the version before runs again, and nothing has changed"
 

@@ -73,7 +73,7 @@ class Rehearsal:
         assert at is not None, "it was just added"
         await send_notice(tx, at, "rehearsal", 100)
         if task := await tasks.live_chat(tx, at.session_id):
-            await steps.tool_ran(tx, task, at.principal_id, "rehearsal", 0)
+            await steps.note(tx, task, at.principal_id, "tool", "rehearsal")
         raise _Rehearsed
 
 
