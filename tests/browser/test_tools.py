@@ -1,9 +1,12 @@
+from urllib.parse import parse_qs, urlencode, urlsplit
+
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, expect
 
 from tests.browser.conftest import go_to, opened
 from tests.browser.looks import looks
 from tests.fakes.mcp_server import FakeMcp
+from tests.web.api.test_oauth import BACK, exchange, registered, request_of
 from tests.web.conftest import Web
 from tests.web.test_mcp_sign_in import protected
 from tests.web.test_tools_page import serving
@@ -110,3 +113,24 @@ async def test_a_server_is_connected_by_a_sign_in_on_another_site(browser: Brows
         await page.get_by_role("button", name="Disconnect w").click()
         await expect(page.get_by_role("button", name="Disconnect w")).to_have_count(0)
         assert len(oauth.asked_for("/revocation")) == 1
+
+
+@looks
+async def test_a_program_is_let_in_by_oauth(browser: Browser, web: Web, scheme: str, phone: bool):
+    look = f"{'phone' if phone else 'desktop'}-{scheme}"
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = watched.page
+        asked = request_of(web, await registered(web))
+        query = urlencode(asked)
+        await page.goto(f"{web.url}/oauth/authorize?{query}")
+        await expect(page.get_by_role("heading")).to_have_text("Connect a program?")
+        await expect(page.locator("main")).to_contain_text("Zed")
+        await watched.show(f"consent-{look}")
+        found = await Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+        await page.route(f"{BACK}*", lambda route: route.fulfill(body="welcome"))
+        await page.get_by_label("memory").uncheck()
+        await page.get_by_role("button", name="Connect").click()
+        await expect(page.locator("body")).to_have_text("welcome")
+        code = parse_qs(urlsplit(page.url).query)["code"][0]
+    assert (await exchange(web, asked["client_id"], code))[1]["scope"] == "files"

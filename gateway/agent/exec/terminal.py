@@ -18,7 +18,7 @@ _TOKEN = re.compile(
     r"(?P<text>[^\x00-\x08\x0a-\x1f\x7f-\x9f]+)"
     r"|(?:\x1b\[|\x9b)(?P<arguments>[0-?]{0,20})[ -/]{0,3}(?P<code>[@-~])?"
     r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
-    r"|\x1b[ -/]{0,3}(?P<escape>[0-~])?"
+    r"|\x1b(?:[ -/]{1,3}[0-~]?|(?P<escape>[0-~])?)"
     r"|(?P<control>.)",
     re.DOTALL,
 )
@@ -46,7 +46,7 @@ class Screen:
     rows: list[list[str]] = field(default_factory=lambda: [[]])
     row: int = 0
     column: int = 0
-    _margins: tuple[int, int] = (0, HEIGHT - 1)
+    _margins: tuple[int, int] = field(init=False)
     """The first and the last of the rows that scroll."""
     _saved: tuple[int, int] = (0, 0)
     _inserts: bool = False
@@ -122,6 +122,10 @@ class Screen:
         numbers = [int(each) if each.isdecimal() else 0 for each in arguments.split(";")]
         count, second = numbers[0] or 1, [*numbers, 0][1]
         match code:
+            case "h" | "l" if arguments in ("?1049", "?47"):  # the other screen
+                self._erase_rows(2)
+            case _ if arguments[:1] in {"<", "=", ">", "?"}:
+                pass  # of one make of terminals
             case "K":
                 self._erase(numbers[0])
             case "J":
@@ -130,8 +134,6 @@ class Screen:
                 self._margins, self.row, self.column = (count - 1, bottom - 1), 0, 0
             case "h" | "l" if arguments == "4":
                 self._inserts = code == "h"
-            case "h" | "l" if arguments in ("?1049", "?47"):  # the other screen
-                self._erase_rows(2)
             case "L" | "M":
                 self._scroll(self.row, count if code == "M" else -count)
             case "P" | "@" | "X":

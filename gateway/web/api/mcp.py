@@ -209,7 +209,8 @@ async def ask_consent(request: Request, site: AtSite) -> Response:
             "error_description", ["unknown client_id or redirect_uri"]
         )
         raise Refused(400, "bad_request", f"The program asks in a way that isn't supported: {one_line(problem, 300)}.")
-    shown = {"asked": server.asked, "words": SCOPE_WORDS, "fields": request.query_params.multi_items()}
+    fields = [(name, value) for name, value in request.query_params.items() if name != "grant"]  # that is the owner's
+    shown = {"asked": server.asked, "words": SCOPE_WORDS, "fields": fields}
     return site.pages.page(request, "mcp_consent.html", title="Connect a program", **shown)
 
 

@@ -60,6 +60,7 @@ def test_any_output_has_no_codes_left_and_stays_small(output: str) -> None:
         ("a\r\nb\r\nc\033[2;1H\033[Lx", "a\nx\nb\nc"),
         ("a\r\nb\r\nc\033[1;1H\033[M\033[3dx", "b\nc\nx"),
         ("ab\0337\033[4;1Hx\0338\033[4hc\033[1;1Hd\033[4le", "debc\n\n\nx"),
+        ("ab\0337cd\033#8e\033[?1re\033[>4;2mf", "abcdeef"),
         ("shell\033[?1049h\033[Hvi\033[?1049l\033[Hback", "back"),
     ],
 )

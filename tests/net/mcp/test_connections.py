@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from mcp import MCPError, types
+from mcp.client import session
 
 from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
@@ -256,19 +257,38 @@ async def test_a_server_that_is_dead_or_has_no_certificate_is_one_line(
     assert (dead.value.code, plain.value.code) == ("unreachable", "bad_certificate")
 
 
-async def test_a_stream_that_ends_at_once_is_not_opened_for_ever() -> None:
-    def initialized(asked: Asked) -> bytes:
-        result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
-        request = json.loads(asked.body)
-        if request["method"] == "tools/list":
-            result = {"tools": []}
-        return json.dumps({"jsonrpc": "2.0", "id": request.get("id"), "result": result}).encode()
+def older_answer(asked: Asked) -> bytes:
+    """Of a server of before 2026, without tools."""
+    result = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "x", "version": "1"}}
+    request = json.loads(asked.body)
+    if request["method"] == "tools/list":
+        result = {"tools": []}
+    return json.dumps({"jsonrpc": "2.0", "id": request.get("id"), "result": result}).encode()
 
+
+async def test_a_server_that_is_silent_at_the_probe_is_probed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def respond(asked: Asked, write: Write) -> None:
+        if b"server/discover" in asked.body:
+            await asyncio.Event().wait()
+        body = older_answer(asked) if b'"id"' in asked.body else b""
+        status = "200 OK" if body else "202 Accepted"
+        await write(head("application/json", status, length=len(body)) + body)
+
+    monkeypatch.setattr(session, "DISCOVER_TIMEOUT_SECONDS", 0.2)
+    async with serving(respond) as server, opened(f"127.0.0.1:{server.port}") as connections:
+        for whose in ("ada", "bob"):
+            await connections.get(whose, McpEndpoint("w", server.url))
+
+    posted = [json.loads(asked.body)["method"] for asked in server.asked if asked.method == "POST"]
+    assert (posted.count("server/discover"), posted.count("initialize")) == (1, 2)
+
+
+async def test_a_stream_that_ends_at_once_is_not_opened_for_ever() -> None:
     async def respond(asked: Asked, write: Write) -> None:
         if asked.method == "GET":
             await write(head("text/event-stream") + b"retry: 0\nid: 1\ndata:\n\n")
         elif b'"id"' in asked.body:
-            body = initialized(asked)
+            body = older_answer(asked)
             await write(head("application/json", "200 OK", "Mcp-Session-Id: x", length=len(body)) + body)
         else:
             await write(head("text/plain", "202 Accepted", length=0))

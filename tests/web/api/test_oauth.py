@@ -175,6 +175,17 @@ async def test_nothing_is_granted_without_the_owner_or_beyond_what_was_asked(web
         assert (await exchange(web, client, more["code"]))[1]["scope"] == "files"
 
 
+async def test_a_link_decides_nothing_in_the_owners_place(web: Web) -> None:
+    asked = request_of(web, await registered(web), grant="files", extra='"><script>')
+    async with web.sign_in() as browser:
+        page = (await browser.get("/oauth/authorize", params=asked)).text
+    assert "<script>" not in page
+    for form in page.split("<form")[1:]:
+        hidden = re.findall(r'type="hidden" name="([^"]*)"', form)
+        assert "state" in hidden
+        assert "grant" not in hidden
+
+
 async def test_a_bad_request_is_shown_to_the_owner_and_sends_nobody_on(web: Web) -> None:
     client, evil = await registered(web), "http://127.0.0.1:9/mcp"
     hidden = base64.urlsafe_b64encode(json.dumps({"client_id": "x", "redirect_uris": ["javascript:x"]}).encode())
