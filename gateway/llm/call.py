@@ -4,14 +4,12 @@ One attempt ends with a usable answer or a `ModelError`; models without vision g
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TypeAlias
 
 import structlog
-from tenacity import AsyncRetrying, RetryCallState, wait_chain, wait_fixed
 
 from gateway.domain.conversation.model import (
     Attempt,
@@ -53,9 +51,6 @@ from gateway.llm.vendors import IMAGES, split_model, vendor
 log = structlog.get_logger(__name__)
 
 
-AttemptRule: TypeAlias = Callable[[RetryCallState], bool]
-
-
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """In seconds: pauses between attempts, the longest silence, the longest `retry_after` to honour."""
@@ -63,11 +58,6 @@ class RetryPolicy:
     delays: tuple[float, ...] = (5.0, 10.0, 10.0)
     max_silence: float = 120.0
     max_wait: float = 300.0
-
-    def retrying(self, clock: Clock, retry: AttemptRule, stop: AttemptRule) -> AsyncRetrying:
-        """Attempts with these pauses between them; the last failure is raised."""
-        pauses = wait_chain(*map(wait_fixed, self.delays))
-        return AsyncRetrying(retry=retry, stop=stop, wait=pauses, sleep=clock.sleep, reraise=True)
 
 
 USUAL_POLICY = RetryPolicy()
@@ -145,22 +135,20 @@ class ModelCall:
         return error.kind.busy and (error.retry_after or 0.0) <= self.services.retry_policy.max_wait
 
     async def _retried(self, model: str) -> AsyncGenerator[ModelEvent, None]:
-        """One model, retried after each delay while its failures look transient."""
-        retrying = self.services.retry_policy.retrying(self.services.clock, _transient, self._exhausted)
-        async for attempt in retrying:
-            with attempt:
+        """One model, retried after each delay while its failures look transient; an endless answer only once."""
+        for retries, delay in enumerate((*self.services.retry_policy.delays, None)):
+            try:
                 async with aclosing(self._attempt(model)) as events:
                     async for event in events:
                         yield event
-            if _transient(attempt.retry_state) and not self._exhausted(attempt.retry_state):
-                yield Waiting(self.failed[-1], retrying.wait(attempt.retry_state))
-
-    def _exhausted(self, state: RetryCallState) -> bool:
-        """Whether all delays are used; an answer without an end costs much and is retried only once."""
-        error = state.outcome.exception() if state.outcome else None
-        is_endless = isinstance(error, ModelError) and error.kind is ErrorKind.ENDLESS
-        tries = len(self.services.retry_policy.delays) + 1
-        return state.attempt_number >= (min(2, tries) if is_endless else tries)
+            except ModelError as error:
+                is_enough = error.kind is ErrorKind.ENDLESS and retries > 0
+                if delay is None or is_enough or not error.kind.transient:
+                    raise
+                yield Waiting(self.failed[-1], delay)
+                await self.services.clock.sleep(delay)
+            else:
+                return
 
     async def _attempt(self, model: str) -> AsyncGenerator[ModelEvent, None]:
         services = self.services
@@ -256,12 +244,6 @@ class ModelCall:
         self.failed.append(attempt)
         log.warning("model.try_failed", model=model, error=attempt.error, message=attempt.message)
         return attempt
-
-
-def _transient(state: RetryCallState) -> bool:
-    """Whether the same model is worth asking again."""
-    error = state.outcome.exception() if state.outcome else None
-    return isinstance(error, ModelError) and error.kind.transient
 
 
 def _capped(params: CallParams, limit: int | None) -> CallParams:
