@@ -35,7 +35,7 @@ from gateway.llm.continuing import AnswerEvent, whole_answer
 from gateway.llm.error_words import output_room
 from gateway.llm.errors import Cooldowns, ErrorKind, ModelError, scrub
 from gateway.llm.prices import Prices, estimate_prompt
-from gateway.llm.protocol.wire import texts_of
+from gateway.llm.protocol.wire import has_images, texts_of
 from gateway.llm.protocol.written_calls import unreadable_call, written_call
 from gateway.llm.provider import (
     KeepAlive,
@@ -302,11 +302,6 @@ def _require_content(reply: ProviderReply, params: CallParams) -> ProviderReply:
 
 
 _NO_IMAGES = re.compile(r"\bimages?\b|image_url|vision|multi-?modal|content.{1,10}must be a string", re.IGNORECASE)
-
-
-def has_images(prompt: Prompt) -> bool:
-    """Whether the prompt contains images."""
-    return any(isinstance(message, UserMessage | ToolMessage) and message.images for message in prompt.messages)
 
 
 def without_images(prompt: Prompt) -> Prompt:

@@ -231,7 +231,7 @@ async def build_client(
     for model, found in local.items():
         prices.learn(model, found)
     windows = {model: found.window for model, found in local.items()}
-    providers = Providers(settings.providers, environ, settings.engine, refusals, windows)
+    providers = Providers(settings.providers, environ, settings.engine, refusals or Refusals(), windows)
     services = CallServices(providers, params, prices, clock, Cooldowns(clock), retry_policy)
     return ModelClient(chain or (GUIDE,), why, services, choice.offered)
 

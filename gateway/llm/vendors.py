@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from json import dumps
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from gateway.config.machine import SystemClock
+from gateway.domain.conversation.model import PromptMessage
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.settings import ProviderSettings
 from gateway.domain.time import Clock
@@ -25,6 +27,8 @@ THINKING = "thinking "
 """Before the level that is refused."""
 CONTEXT = "a context of "
 """Before what was asked for, and what the model runs with."""
+CUTS = " tokens; it counts fewer than it is sent"
+"""Behind the context that a model seems to lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +236,10 @@ def vendor(prefix: str) -> Vendor:
     return replace(found, prefix=prefix)
 
 
+CountedPrompt: TypeAlias = tuple[tuple[PromptMessage, ...], int, int]
+"""The messages of a prompt, its tokens by our estimate, and as its server counted them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One provider as configured; `base_url` is None for its public address."""
@@ -245,6 +253,8 @@ class Endpoint:
     """Tokens of context, as the owner set them."""
     thinks_first: set[str] = field(default_factory=set, compare=False, repr=False)
     """Sources of models that are known to begin by thinking without saying so."""
+    counts: dict[str, CountedPrompt] = field(default_factory=dict, compare=False, repr=False)
+    """The last prompt of each source."""
     by_responses: bool = False
     """Whether the owner chose the Responses API."""
     windows: dict[str, int] = field(default_factory=dict, compare=False, repr=False)

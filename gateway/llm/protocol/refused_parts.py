@@ -13,10 +13,12 @@ from gateway.domain.json import Json, JsonObject
 from gateway.domain.settings import CallParams, ThinkingLevel
 from gateway.llm.error_words import OUTPUT_BOUND
 from gateway.llm.errors import ErrorKind, ModelError
+from gateway.llm.local_servers import LOCAL_WINDOW, cuts_prompts
+from gateway.llm.prices import estimate_prompt
 from gateway.llm.protocol.thinking import ThinkingFilter
-from gateway.llm.protocol.wire import Calls, alternating, given_back, lacks_fields, messages_json, texts_of
-from gateway.llm.provider import ProviderEvents, ThinkingEnded
-from gateway.llm.vendors import THINKING, Endpoint, split_model
+from gateway.llm.protocol.wire import Calls, alternating, given_back, has_images, lacks_fields, messages_json, texts_of
+from gateway.llm.provider import ProviderEvents, ProviderReply, ThinkingEnded
+from gateway.llm.vendors import CONTEXT, CUTS, THINKING, Endpoint, split_model
 
 log = structlog.get_logger(__name__)
 
@@ -110,6 +112,8 @@ async def asked(
                     begun = True
                     if isinstance(event, ThinkingEnded):
                         endpoint.thinks_first.add(key)
+                    elif isinstance(event, ProviderReply) and event.usage and not endpoint.vendor.keys:
+                        _check_count(endpoint, model, key, prompt, event.usage.input_tokens)
                     yield event
         except ModelError as error:
             part = None if begun else refused_part(error, prompt, body, params, left)
@@ -119,6 +123,15 @@ async def asked(
             endpoint.refusals.note(key, model, part)
         else:
             return
+
+
+def _check_count(endpoint: Endpoint, model: str, key: str, prompt: Prompt, counted: int) -> None:
+    """Note a server that cuts prompts without a word; pictures are left alone, as each counts them differently."""
+    part = f"{CONTEXT}{endpoint.windows.get(model, endpoint.window or LOCAL_WINDOW)}{CUTS}"
+    is_cut = cuts_prompts(endpoint, key, prompt, estimate_prompt(prompt), counted)
+    if is_cut and not has_images(prompt) and part not in endpoint.refusals.of(key):
+        log.warning("model.cuts_prompts", model=model, counted=counted)
+        endpoint.refusals.note(key, model, part)
 
 
 def refused_part(

@@ -54,6 +54,11 @@ def alternating(messages: Sequence[JsonObject]) -> list[JsonObject]:
     return made
 
 
+def has_images(prompt: Prompt) -> bool:
+    """Whether the prompt contains images."""
+    return any(isinstance(message, UserMessage | ToolMessage) and message.images for message in prompt.messages)
+
+
 def texts_of(prompt: Prompt) -> Iterator[str]:
     """The words of the person, and of all that was read, which an error may quote."""
     return (message.text for message in prompt.messages if isinstance(message, UserMessage | ToolMessage))
