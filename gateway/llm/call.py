@@ -3,7 +3,6 @@
 One attempt ends with a usable answer or a `ModelError`; models without vision get the text only."""
 
 import asyncio
-import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -16,16 +15,13 @@ from gateway.domain.conversation.model import (
     ModelEvent,
     ModelsExhausted,
     Prompt,
-    PromptMessage,
     Reply,
     Restarted,
     TextDelta,
     ThinkingDelta,
     Thought,
     ToolCall,
-    ToolMessage,
     Usage,
-    UserMessage,
     Waiting,
 )
 from gateway.domain.settings import CallParams
@@ -35,7 +31,7 @@ from gateway.llm.continuing import AnswerEvent, whole_answer
 from gateway.llm.error_words import output_room
 from gateway.llm.errors import Cooldowns, ErrorKind, ModelError, scrub
 from gateway.llm.prices import Prices, estimate_prompt
-from gateway.llm.protocol.wire import has_images, texts_of
+from gateway.llm.protocol.wire import texts_of, without_images
 from gateway.llm.protocol.written_calls import unreadable_call, written_call
 from gateway.llm.provider import (
     KeepAlive,
@@ -46,7 +42,7 @@ from gateway.llm.provider import (
     Providers,
     ThinkingEnded,
 )
-from gateway.llm.vendors import IMAGES, split_model, vendor
+from gateway.llm.vendors import split_model, vendor
 
 log = structlog.get_logger(__name__)
 
@@ -81,22 +77,6 @@ class CallServices:
     """Models that have made a tool call as their provider defines it."""
     longest: dict[str, int] = field(default_factory=dict)
     """The longest answers, in tokens, of models that refused longer ones."""
-
-    def longest_of(self, model: str) -> int | None:
-        """The longest answer of a model, in tokens; None if it is unknown."""
-        return self.longest.get(model, self.prices.of(model).output)
-
-    def prompt_for(self, model: str, prompt: Prompt) -> Prompt:
-        """The prompt, without images if the model cannot take them."""
-        if has_images(prompt) and self._lacks_vision(model):
-            return without_images(prompt)
-        return prompt
-
-    def _lacks_vision(self, model: str) -> bool:
-        """Whether the price table says so, or the model itself did."""
-        return self.prices.of(model).vision is False or IMAGES in self.providers.refusals.of(
-            self.providers.source(model)
-        )
 
 
 @dataclass(slots=True)
@@ -152,9 +132,11 @@ class ModelCall:
 
     async def _attempt(self, model: str) -> AsyncGenerator[ModelEvent, None]:
         services = self.services
-        params = _capped(services.params, services.longest_of(model))
+        price = services.prices.of(model)
+        params = _capped(services.params, services.longest.get(model, price.output))
+        prompt = without_images(self.prompt) if price.vision is False else self.prompt
         while True:
-            prompt, streamed, started = services.prompt_for(model, self.prompt), False, services.clock.monotonic()
+            streamed, started = False, services.clock.monotonic()
             answering: float | None = None
             try:
                 async with aclosing(self._answer(model, prompt, params)) as events:
@@ -174,7 +156,7 @@ class ModelCall:
                                 yield reply
             except ModelError as quoting:
                 error = quoting.without_quotes(texts_of(self.prompt))
-                shorter = None if streamed else self._adapted(model, prompt, params, error)
+                shorter = None if streamed else self._adapted(model, params, error)
                 if shorter is None:
                     attempt = self._note(model, error)
                     if streamed:
@@ -192,11 +174,8 @@ class ModelCall:
 
         return whole_answer(ask, prompt, params.max_output_tokens)
 
-    def _adapted(self, model: str, prompt: Prompt, params: CallParams, error: ModelError) -> CallParams | None:
+    def _adapted(self, model: str, params: CallParams, error: ModelError) -> CallParams | None:
         """The parameters with which the model may answer at once; None if nothing can be adapted to the error."""
-        if has_images(prompt) and refused_images(error):
-            self.services.providers.refusals.note(self.services.providers.source(model), model, IMAGES)
-            return params
         too_long, asked = error.kind is ErrorKind.CONTEXT_LENGTH, params.max_output_tokens
         room = output_room(error.words, asked, too_long=too_long)
         if room is None:
@@ -299,29 +278,6 @@ def _require_content(reply: ProviderReply, params: CallParams) -> ProviderReply:
     if reply.finish == "content_filter":
         raise ModelError(ErrorKind.CONTENT, "the provider's content filter held the answer back")
     raise ModelError(ErrorKind.SERVER, f"empty answer (finish reason {reply.finish})")
-
-
-_NO_IMAGES = re.compile(r"\bimages?\b|image_url|vision|multi-?modal|content.{1,10}must be a string", re.IGNORECASE)
-
-
-def without_images(prompt: Prompt) -> Prompt:
-    """The prompt with its text only."""
-    return replace(prompt, messages=tuple(map(_without_images, prompt.messages)))
-
-
-def _without_images(message: PromptMessage) -> PromptMessage:
-    match message:
-        case UserMessage(text):
-            return UserMessage(text)
-        case ToolMessage(id, text, (_, *_)):
-            return ToolMessage(id, f"{text}\n(You get no pictures, only text.)")
-        case _:
-            return message
-
-
-def refused_images(error: ModelError) -> bool:
-    """Whether the images caused the refusal; servers share no code for it, so the message is searched."""
-    return _NO_IMAGES.search(error.words or error.message) is not None
 
 
 def explain_failures(attempts: Sequence[Attempt], last: ModelError) -> str:

@@ -127,11 +127,6 @@ class Providers:
             self._built[prefix] = build(endpoint)
         return self._built[prefix]
 
-    def source(self, model: str) -> str:
-        """Stands for the model at its address, as in `Refusal.source`."""
-        prefix, name = split_model(model)
-        return endpoint_of(prefix, self.settings, self.environ).source(name)
-
     def secrets(self, model: str) -> tuple[str, ...]:
         """Secrets to mask in texts about this model."""
         key = endpoint_of(split_model(model)[0], self.settings, self.environ).key

@@ -10,7 +10,7 @@ from markdown_it.tree import SyntaxTreeNode
 
 from gateway.background.jobs import Delivery, Job, JobParts, Models
 from gateway.domain.conversation.inbound import OWN_CHANNELS
-from gateway.domain.conversation.model import Highest, Reply
+from gateway.domain.conversation.model import Reply
 from gateway.domain.principals import Role
 from gateway.domain.text.markdown import Renderer
 from gateway.domain.work.tasks import Claim, Status
@@ -53,7 +53,7 @@ class Speaking(Job):
         began = monotonic()
         try:
             if self.budgets.limited:
-                await self.budgets.reserve(run, Highest(), Role.OWNER, asked_before=False)
+                await self.budgets.reserve(run, speech.highest(text), Role.OWNER, asked_before=False)
             sound, usage = await speech.speak(text)
             file = await self._kept(run, answer, sound)
         except (ModelError, OutOfBudget, WorkspaceError) as error:

@@ -145,5 +145,3 @@ def _read_texts(prompt: Prompt) -> Iterator[str]:
                 yield text
             case UserMessage(text):
                 yield from (line for line in text.splitlines() if line.lstrip().startswith(">"))
-            case _:
-                pass
