@@ -15,6 +15,7 @@ from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock
 from gateway.config.model import Config
+from gateway.domain.conversation.model import Highest
 from gateway.domain.memory.memories import Embedder
 from gateway.domain.time import Clock
 from gateway.flow.secrets.guard import Clean
@@ -125,12 +126,21 @@ class LiveConfig:
             return None
         return partial(self.model.transcribe, (models.transcription, *models.transcription_fallbacks))
 
+    def highest_heard(self, size: int) -> Highest:
+        """The most that transcribing a recording of so many bytes may cost."""
+        models = self.config.models
+        return self.model.highest_heard(filter(None, (models.transcription, *models.transcription_fallbacks)), size)
+
     def speech(self) -> Speech | None:
         """How answers are read aloud; None if no model for it is configured."""
         voice = self.config.voice
         if voice.model is None:
             return None
-        return Speech(partial(self.model.speak, voice.model, voice.name), voice.model, voice.reply)
+        speak, highest = (
+            partial(self.model.speak, voice.model, voice.name),
+            partial(self.model.highest_spoken, voice.model),
+        )
+        return Speech(speak, highest, voice.model, voice.reply)
 
     def enabled_channels(self) -> Collection[str]:
         """The names of the enabled channels."""

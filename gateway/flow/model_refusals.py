@@ -2,14 +2,16 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import starmap
 
 import structlog
 
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.time import Clock
-from gateway.llm.local_servers import MORE_CONTEXT
-from gateway.llm.vendors import ASKED_AGAIN_AFTER, CONTEXT, IMAGES, THINKING, Refusal, Refusals, split_model
-from gateway.store.connection.pool import Database
+from gateway.llm.local_servers import more_context
+from gateway.llm.vendors import ASKED_AGAIN_AFTER, CONTEXT, CUTS, IMAGES, THINKING, Refusal, Refusals
+from gateway.store.connection.pool import Connection, Database
 from gateway.store.work import model_refusals
 
 _WORDS = {
@@ -63,11 +65,19 @@ class RefusalKeeper:
 def _told(refusal: Refusal) -> str:
     """The text for the owner; empty for a part that no answer lacks."""
     if refusal.part.startswith(CONTEXT):
-        remedy = MORE_CONTEXT.format(
-            model=split_model(refusal.model)[1], window=refusal.part.removeprefix(CONTEXT).partition(" ")[0]
-        )
-        return f"{refusal.model} doesn't run with {refusal.part}: {remedy}."
+        return "{}: {}.".format(*_short_context(refusal))
     level = refusal.part.removeprefix(THINKING)
     words = _WORDS.get(refusal.part) or (f"the thinking level {level!r}" if level != refusal.part else "")
     asked = "It is asked without for a day, and then tried again."
     return f"{refusal.model} doesn't take {words}. {asked}" if words else ""
+
+
+def _short_context(refusal: Refusal) -> tuple[str, str]:
+    window = refusal.part.removeprefix(CONTEXT).partition(" ")[0]
+    return f"{refusal.model} doesn't run with {refusal.part}", more_context(refusal.model, int(window))
+
+
+async def cut_prompts(conn: Connection, now: datetime) -> list[tuple[str, str]]:
+    """The models whose servers cut prompts without a word, each with the remedy."""
+    refusals = starmap(Refusal, await model_refusals.since(conn, now - ASKED_AGAIN_AFTER))
+    return [_short_context(refusal) for refusal in refusals if refusal.part.endswith(CUTS)]

@@ -3,31 +3,25 @@
 One attempt ends with a usable answer or a `ModelError`; models without vision get the text only."""
 
 import asyncio
-import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TypeAlias
 
 import structlog
-from tenacity import AsyncRetrying, RetryCallState, wait_chain, wait_fixed
 
 from gateway.domain.conversation.model import (
     Attempt,
     ModelEvent,
     ModelsExhausted,
     Prompt,
-    PromptMessage,
     Reply,
     Restarted,
     TextDelta,
     ThinkingDelta,
     Thought,
     ToolCall,
-    ToolMessage,
     Usage,
-    UserMessage,
     Waiting,
 )
 from gateway.domain.settings import CallParams
@@ -37,7 +31,7 @@ from gateway.llm.continuing import AnswerEvent, whole_answer
 from gateway.llm.error_words import output_room
 from gateway.llm.errors import Cooldowns, ErrorKind, ModelError, scrub
 from gateway.llm.prices import Prices, estimate_prompt
-from gateway.llm.protocol.wire import texts_of
+from gateway.llm.protocol.wire import texts_of, without_images
 from gateway.llm.protocol.written_calls import unreadable_call, written_call
 from gateway.llm.provider import (
     KeepAlive,
@@ -48,12 +42,9 @@ from gateway.llm.provider import (
     Providers,
     ThinkingEnded,
 )
-from gateway.llm.vendors import IMAGES, split_model, vendor
+from gateway.llm.vendors import split_model, vendor
 
 log = structlog.get_logger(__name__)
-
-
-AttemptRule: TypeAlias = Callable[[RetryCallState], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +54,6 @@ class RetryPolicy:
     delays: tuple[float, ...] = (5.0, 10.0, 10.0)
     max_silence: float = 120.0
     max_wait: float = 300.0
-
-    def retrying(self, clock: Clock, retry: AttemptRule, stop: AttemptRule) -> AsyncRetrying:
-        """Attempts with these pauses between them; the last failure is raised."""
-        pauses = wait_chain(*map(wait_fixed, self.delays))
-        return AsyncRetrying(retry=retry, stop=stop, wait=pauses, sleep=clock.sleep, reraise=True)
 
 
 USUAL_POLICY = RetryPolicy()
@@ -91,22 +77,6 @@ class CallServices:
     """Models that have made a tool call as their provider defines it."""
     longest: dict[str, int] = field(default_factory=dict)
     """The longest answers, in tokens, of models that refused longer ones."""
-
-    def longest_of(self, model: str) -> int | None:
-        """The longest answer of a model, in tokens; None if it is unknown."""
-        return self.longest.get(model, self.prices.of(model).output)
-
-    def prompt_for(self, model: str, prompt: Prompt) -> Prompt:
-        """The prompt, without images if the model cannot take them."""
-        if has_images(prompt) and self._lacks_vision(model):
-            return without_images(prompt)
-        return prompt
-
-    def _lacks_vision(self, model: str) -> bool:
-        """Whether the price table says so, or the model itself did."""
-        return self.prices.of(model).vision is False or IMAGES in self.providers.refusals.of(
-            self.providers.source(model)
-        )
 
 
 @dataclass(slots=True)
@@ -145,28 +115,28 @@ class ModelCall:
         return error.kind.busy and (error.retry_after or 0.0) <= self.services.retry_policy.max_wait
 
     async def _retried(self, model: str) -> AsyncGenerator[ModelEvent, None]:
-        """One model, retried after each delay while its failures look transient."""
-        retrying = self.services.retry_policy.retrying(self.services.clock, _transient, self._exhausted)
-        async for attempt in retrying:
-            with attempt:
+        """One model, retried after each delay while its failures look transient; an endless answer only once."""
+        for retries, delay in enumerate((*self.services.retry_policy.delays, None)):
+            try:
                 async with aclosing(self._attempt(model)) as events:
                     async for event in events:
                         yield event
-            if _transient(attempt.retry_state) and not self._exhausted(attempt.retry_state):
-                yield Waiting(self.failed[-1], retrying.wait(attempt.retry_state))
-
-    def _exhausted(self, state: RetryCallState) -> bool:
-        """Whether all delays are used; an answer without an end costs much and is retried only once."""
-        error = state.outcome.exception() if state.outcome else None
-        is_endless = isinstance(error, ModelError) and error.kind is ErrorKind.ENDLESS
-        tries = len(self.services.retry_policy.delays) + 1
-        return state.attempt_number >= (min(2, tries) if is_endless else tries)
+            except ModelError as error:
+                is_enough = error.kind is ErrorKind.ENDLESS and retries > 0
+                if delay is None or is_enough or not error.kind.transient:
+                    raise
+                yield Waiting(self.failed[-1], delay)
+                await self.services.clock.sleep(delay)
+            else:
+                return
 
     async def _attempt(self, model: str) -> AsyncGenerator[ModelEvent, None]:
         services = self.services
-        params = _capped(services.params, services.longest_of(model))
+        price = services.prices.of(model)
+        params = _capped(services.params, services.longest.get(model, price.output))
+        prompt = without_images(self.prompt) if price.vision is False else self.prompt
         while True:
-            prompt, streamed, started = services.prompt_for(model, self.prompt), False, services.clock.monotonic()
+            streamed, started = False, services.clock.monotonic()
             answering: float | None = None
             try:
                 async with aclosing(self._answer(model, prompt, params)) as events:
@@ -186,7 +156,7 @@ class ModelCall:
                                 yield reply
             except ModelError as quoting:
                 error = quoting.without_quotes(texts_of(self.prompt))
-                shorter = None if streamed else self._adapted(model, prompt, params, error)
+                shorter = None if streamed else self._adapted(model, params, error)
                 if shorter is None:
                     attempt = self._note(model, error)
                     if streamed:
@@ -204,11 +174,8 @@ class ModelCall:
 
         return whole_answer(ask, prompt, params.max_output_tokens)
 
-    def _adapted(self, model: str, prompt: Prompt, params: CallParams, error: ModelError) -> CallParams | None:
+    def _adapted(self, model: str, params: CallParams, error: ModelError) -> CallParams | None:
         """The parameters with which the model may answer at once; None if nothing can be adapted to the error."""
-        if has_images(prompt) and refused_images(error):
-            self.services.providers.refusals.note(self.services.providers.source(model), model, IMAGES)
-            return params
         too_long, asked = error.kind is ErrorKind.CONTEXT_LENGTH, params.max_output_tokens
         room = output_room(error.words, asked, too_long=too_long)
         if room is None:
@@ -256,12 +223,6 @@ class ModelCall:
         self.failed.append(attempt)
         log.warning("model.try_failed", model=model, error=attempt.error, message=attempt.message)
         return attempt
-
-
-def _transient(state: RetryCallState) -> bool:
-    """Whether the same model is worth asking again."""
-    error = state.outcome.exception() if state.outcome else None
-    return isinstance(error, ModelError) and error.kind.transient
 
 
 def _capped(params: CallParams, limit: int | None) -> CallParams:
@@ -317,34 +278,6 @@ def _require_content(reply: ProviderReply, params: CallParams) -> ProviderReply:
     if reply.finish == "content_filter":
         raise ModelError(ErrorKind.CONTENT, "the provider's content filter held the answer back")
     raise ModelError(ErrorKind.SERVER, f"empty answer (finish reason {reply.finish})")
-
-
-_NO_IMAGES = re.compile(r"\bimages?\b|image_url|vision|multi-?modal|content.{1,10}must be a string", re.IGNORECASE)
-
-
-def has_images(prompt: Prompt) -> bool:
-    """Whether the prompt contains images."""
-    return any(isinstance(message, UserMessage | ToolMessage) and message.images for message in prompt.messages)
-
-
-def without_images(prompt: Prompt) -> Prompt:
-    """The prompt with its text only."""
-    return replace(prompt, messages=tuple(map(_without_images, prompt.messages)))
-
-
-def _without_images(message: PromptMessage) -> PromptMessage:
-    match message:
-        case UserMessage(text):
-            return UserMessage(text)
-        case ToolMessage(id, text, (_, *_)):
-            return ToolMessage(id, f"{text}\n(You get no pictures, only text.)")
-        case _:
-            return message
-
-
-def refused_images(error: ModelError) -> bool:
-    """Whether the images caused the refusal; servers share no code for it, so the message is searched."""
-    return _NO_IMAGES.search(error.words or error.message) is not None
 
 
 def explain_failures(attempts: Sequence[Attempt], last: ModelError) -> str:

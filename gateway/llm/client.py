@@ -1,7 +1,7 @@
 """The model as the rest of the gateway sees it: a chain of models behind one interface."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from time import monotonic
@@ -180,6 +180,16 @@ class ModelClient:
             sound = await provider.speak(model, voice, text)
         return sound, Usage(estimate(text), cost_usd=self._services.prices.speech(model, text))
 
+    def highest_heard(self, models: Iterable[str], size: int) -> Highest:
+        """The most that transcribing a recording of so many bytes may cost, whichever of the models does it."""
+        seconds = size / _LEAST_AUDIO_BYTES_PER_SECOND
+        return Highest(max(self._services.prices.transcription(model, Usage(), seconds) for model in models))
+
+    def highest_spoken(self, model: str, text: str) -> Highest:
+        """The most that reading a text aloud may cost; tokens of the text where the model has no price."""
+        usd = self._services.prices.speech(model, text)
+        return Highest(usd) if usd else Highest(tokens=estimate(text))
+
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """One vector for each text by this model, unchecked; tried once. Raises `ModelError`."""
         provider = self._services.providers.of(model)
@@ -231,7 +241,7 @@ async def build_client(
     for model, found in local.items():
         prices.learn(model, found)
     windows = {model: found.window for model, found in local.items()}
-    providers = Providers(settings.providers, environ, settings.engine, refusals, windows)
+    providers = Providers(settings.providers, environ, settings.engine, refusals or Refusals(), windows)
     services = CallServices(providers, params, prices, clock, Cooldowns(clock), retry_policy)
     return ModelClient(chain or (GUIDE,), why, services, choice.offered)
 

@@ -65,8 +65,6 @@ async def _rest(ask: Ask, prompt: Prompt, first: ProviderReply) -> AsyncGenerato
                         usage, text = _both(first.usage, event.usage), first.text + event.text
                         thought, fields = first.thought + event.thought, first.fields or event.fields
                         yield replace(event, text=text, calls=(), usage=usage, fields=fields, thought=thought)
-                    case ThinkingEnded() | ThinkingDelta():
-                        pass
     except ModelError:
         yield replace(first, text=first.text + written)
 

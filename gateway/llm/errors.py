@@ -87,7 +87,6 @@ _TOLD_BY: Mapping[ErrorKind, Sequence[int | str]] = {
     ErrorKind.UNKNOWN_MODEL: (404, 410, "model_not_found", "not_found_error"),
     ErrorKind.CONTEXT_LENGTH: (413, "context_length_exceeded", "string_above_max_length", "request_too_large"),
     ErrorKind.CONTENT: ("content_filter", "content_policy_violation"),
-    ErrorKind.BAD_REQUEST: (400,),
     ErrorKind.SERVER: (408, 409, 425),
 }
 """The HTTP statuses and the codes that mean a kind."""

@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
 
+from gateway.domain.conversation.model import Prompt
 from gateway.domain.json import JsonObject
-from gateway.llm.vendors import LOOPBACK, Endpoint, split_model
+from gateway.llm.vendors import ALIASES, LOOPBACK, Endpoint, split_model
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -27,10 +28,6 @@ ANSWER_SHARE = 4
 LEAST_WINDOW = 4_096
 MOST_WINDOW = 32_768
 """Asked for at most unless the owner sets more: the memory that context takes grows with it."""
-MORE_CONTEXT = (
-    "the beginning of longer prompts is lost; run `ollama stop {model}`, and if that doesn't help, start Ollama with "
-    "OLLAMA_CONTEXT_LENGTH={window}, or lower models.providers.ollama.context_window"
-)
 _MEMORY_SHARE = 4
 """Context may take one part in so many of this machine's memory."""
 _MODEL_SHARE = 0.7
@@ -119,6 +116,39 @@ class _Properties(BaseModel):
     """As llama.cpp's server tells them."""
 
     window: int = Field(validation_alias=AliasPath("default_generation_settings", "n_ctx"))
+
+
+def more_context(model: str, window: int) -> str:
+    """The remedy for a server that runs a model with less than this window."""
+    prefix, name = split_model(model)
+    here = f"load {name} with {window:,} tokens there, or set models.providers.{prefix}.context_window to what it has"
+    if ALIASES.get(prefix, prefix) == "ollama":
+        here = (
+            f"run `ollama stop {name}`, and if that doesn't help, start Ollama with OLLAMA_CONTEXT_LENGTH={window}, or "
+            "lower models.providers.ollama.context_window"
+        )
+    return f"the beginning of longer prompts is lost; {here}"
+
+
+_LEAST_COUNT = 1_000
+"""Some servers count only the tokens that they don't have from an earlier prompt."""
+_LEAST_SHARE = 0.3
+"""Of our estimate: tokenizers count from 0.34 of it (Arabic, of a large vocabulary) to 2.1."""
+_GROWTH = 1_000
+"""Estimated tokens, which every tokenizer counts as some."""
+
+
+def cuts_prompts(endpoint: Endpoint, source: str, prompt: Prompt, sent: int, counted: int) -> bool:
+    """Whether a server has read less than was `sent`, by our estimate.
+
+    It counts far too little for the first prompt of its source, or, for one that goes on after the last one, no more.
+    """
+    before, sent_before, counted_before = endpoint.counts.get(source, ((), sent, 0))
+    endpoint.counts[source] = prompt.messages, sent, counted
+    if not before:
+        return _LEAST_COUNT <= counted < _LEAST_SHARE * sent
+    goes_on = prompt.messages[: len(before)] == before and sent - sent_before > _GROWTH
+    return goes_on and max(counted_before / 2, _LEAST_COUNT) < counted <= counted_before
 
 
 async def served_models(endpoint: Endpoint) -> tuple[str, ...]:

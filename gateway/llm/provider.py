@@ -103,45 +103,33 @@ _NEVER_LITELLM = frozenset({"guide", "scripted"})
 Engine = Literal["auto", "litellm"]
 
 
+@dataclass(eq=False)
 class Providers:
     """The providers of one configuration, one per prefix, built on first use."""
 
-    def __init__(
-        self,
-        settings: Mapping[str, ProviderSettings],
-        environ: Mapping[str, str],
-        engine: Engine = "auto",
-        refusals: Refusals | None = None,
-        windows: dict[str, int] | None = None,
-    ) -> None:
-        self.refusals = refusals or Refusals()
-        self._windows = windows or {}
-        self._settings = settings
-        self._environ = environ
-        self._engine = engine
-        self._built: dict[str, Provider] = {}
+    settings: Mapping[str, ProviderSettings]
+    environ: Mapping[str, str]
+    engine: Engine = "auto"
+    refusals: Refusals = field(default_factory=Refusals)
+    windows: dict[str, int] = field(default_factory=dict)
+    _built: dict[str, Provider] = field(default_factory=dict, init=False)
 
     def of(self, model: str) -> Provider:
         """The provider of a model; raises `ModelError` if it is switched off."""
         prefix, _ = split_model(model)
-        if not is_enabled(model, self._settings):
+        if not is_enabled(model, self.settings):
             raise ModelError(ErrorKind.BAD_REQUEST, f"models.providers.{prefix}.enabled is false")
         if prefix not in self._built:
-            endpoint = endpoint_of(prefix, self._settings, self._environ)
-            endpoint = replace(endpoint, refusals=self.refusals, windows=self._windows)
-            module = import_module(f"{_PACKAGE}.{module_of(endpoint, self._engine)}")
+            endpoint = endpoint_of(prefix, self.settings, self.environ)
+            endpoint = replace(endpoint, refusals=self.refusals, windows=self.windows)
+            module = import_module(f"{_PACKAGE}.{module_of(endpoint, self.engine)}")
             build: Callable[[Endpoint], Provider] = module.build
             self._built[prefix] = build(endpoint)
         return self._built[prefix]
 
-    def source(self, model: str) -> str:
-        """Stands for the model at its address, as in `Refusal.source`."""
-        prefix, name = split_model(model)
-        return endpoint_of(prefix, self._settings, self._environ).source(name)
-
     def secrets(self, model: str) -> tuple[str, ...]:
         """Secrets to mask in texts about this model."""
-        key = endpoint_of(split_model(model)[0], self._settings, self._environ).key
+        key = endpoint_of(split_model(model)[0], self.settings, self.environ).key
         return (key,) if key else ()
 
     async def close(self) -> None:

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from json import dumps
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from gateway.config.machine import SystemClock
+from gateway.domain.conversation.model import PromptMessage
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.settings import ProviderSettings
 from gateway.domain.time import Clock
@@ -25,6 +27,8 @@ THINKING = "thinking "
 """Before the level that is refused."""
 CONTEXT = "a context of "
 """Before what was asked for, and what the model runs with."""
+CUTS = " tokens; it counts fewer than it is sent"
+"""Behind the context that a model seems to lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +77,8 @@ class Vendor:
 
     prefix: str
     title: str
-    keys: tuple[str, ...] = ()
     keys_page: str = ""
+    """Where people create keys; "" if none is needed."""
     base_url: str | None = None
     model: str | None = None
     limit_field: str = "max_tokens"
@@ -88,6 +92,13 @@ class Vendor:
     """The model that is proposed for recordings."""
     key_shape: str = ""
     """The pattern of its keys; an old style that several vendors share matches them all."""
+    other_keys: tuple[str, ...] = ()
+    """Environment variables that may hold a key beside the usual one."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Environment variables that hold a key, such as `OPENAI_API_KEY`; none if no key is needed."""
+        return (f"{self.prefix.upper()}_API_KEY", *self.other_keys) if self.keys_page else ()
 
 
 OLLAMA = "Ollama"
@@ -96,7 +107,6 @@ VENDORS = (
     Vendor(
         "openai",
         "OpenAI",
-        ("OPENAI_API_KEY",),
         "https://platform.openai.com/api-keys",
         "https://api.openai.com/v1",
         "openai/gpt-5.6-terra",
@@ -108,7 +118,6 @@ VENDORS = (
     Vendor(
         "anthropic",
         "Anthropic",
-        ("ANTHROPIC_API_KEY",),
         "https://platform.claude.com/settings/keys",
         model="anthropic/claude-sonnet-5-5",
         cheap="anthropic/claude-haiku-5-5",
@@ -117,8 +126,8 @@ VENDORS = (
     Vendor(
         "gemini",
         "Google Gemini",
-        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         "https://aistudio.google.com/apikey",
+        other_keys=("GOOGLE_API_KEY",),
         model="gemini/gemini-3.8-flash",
         cheap="gemini/gemini-3.8-flash",
         key_shape=r"AIza[\w-]{30,}|AQ\.[\w-]{30,}",
@@ -126,7 +135,6 @@ VENDORS = (
     Vendor(
         "openrouter",
         "OpenRouter",
-        ("OPENROUTER_API_KEY",),
         "https://openrouter.ai/settings/keys",
         "https://openrouter.ai/api/v1",
         "openrouter/openai/gpt-5.6-terra",
@@ -136,7 +144,6 @@ VENDORS = (
     Vendor(
         "groq",
         "Groq",
-        ("GROQ_API_KEY",),
         "https://console.groq.com/keys",
         "https://api.groq.com/openai/v1",
         "groq/openai/gpt-oss-120b",
@@ -147,7 +154,6 @@ VENDORS = (
     Vendor(
         "deepseek",
         "DeepSeek",
-        ("DEEPSEEK_API_KEY",),
         "https://platform.deepseek.com/api_keys",
         "https://api.deepseek.com/v1",
         "deepseek/deepseek-v4-pro",
@@ -157,7 +163,6 @@ VENDORS = (
     Vendor(
         "mistral",
         "Mistral",
-        ("MISTRAL_API_KEY",),
         "https://console.mistral.ai/api-keys",
         "https://api.mistral.ai/v1",
         "mistral/mistral-large-latest",
@@ -169,7 +174,6 @@ VENDORS = (
     Vendor(
         "xai",
         "xAI",
-        ("XAI_API_KEY",),
         "https://console.x.ai",
         "https://api.x.ai/v1",
         "xai/grok-4.7",
@@ -232,6 +236,10 @@ def vendor(prefix: str) -> Vendor:
     return replace(found, prefix=prefix)
 
 
+CountedPrompt: TypeAlias = tuple[tuple[PromptMessage, ...], int, int]
+"""The messages of a prompt, its tokens by our estimate, and as its server counted them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One provider as configured; `base_url` is None for its public address."""
@@ -245,6 +253,8 @@ class Endpoint:
     """Tokens of context, as the owner set them."""
     thinks_first: set[str] = field(default_factory=set, compare=False, repr=False)
     """Sources of models that are known to begin by thinking without saying so."""
+    counts: dict[str, CountedPrompt] = field(default_factory=dict, compare=False, repr=False)
+    """The last prompt of each source."""
     by_responses: bool = False
     """Whether the owner chose the Responses API."""
     windows: dict[str, int] = field(default_factory=dict, compare=False, repr=False)

@@ -183,6 +183,9 @@ class FakeCurrent(LiveConfig):
     def hear(self) -> Transcribe | None:
         return self.listener
 
+    def highest_heard(self, size: int) -> Highest:
+        return Highest(size / 100)
+
     def speech(self) -> Speech | None:
         return self.speaks
 

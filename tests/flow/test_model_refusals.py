@@ -3,8 +3,8 @@
 from datetime import timedelta
 
 from gateway.domain.errors import DatabaseDown
-from gateway.flow.model_refusals import RefusalKeeper
-from gateway.llm.vendors import IMAGES, Refusals
+from gateway.flow.model_refusals import RefusalKeeper, cut_prompts
+from gateway.llm.vendors import CONTEXT, CUTS, IMAGES, Refusals
 from gateway.store.connection.pool import Database
 from tests.llm.chain import FakeClock
 
@@ -54,3 +54,21 @@ async def test_they_are_kept_for_a_day_and_told_once(database: Database) -> None
     later = started()
     await later.look()
     assert later.refusals.of("here") == {"tools"}
+
+
+async def test_a_server_that_cuts_prompts_is_told_once_and_stays_known(database: Database) -> None:
+    clock, told = FakeClock(), list[str]()
+
+    async def tell(text: str) -> None:
+        told.append(text)
+
+    for model in ("ollama/qwen3:8b", "lm_studio/q"):
+        for _ in range(2):
+            keeper = RefusalKeeper(database, Refusals(clock), tell, clock)
+            keeper.refusals.note(model, model, f"{CONTEXT}8192{CUTS}")
+            await keeper.look()
+    remedies = [words.removesuffix(".").split(": ", 1)[1] for words in told]
+    assert [" ".join(remedy.split("; ")[1].split()[:2]) for remedy in remedies] == ["run `ollama", "load q"]
+    async with database.connection() as conn:
+        found = await cut_prompts(conn, clock.now())
+    assert sorted(remedy for _, remedy in found) == sorted(remedies)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from io import BytesIO
 
 import pytest
 from aiohttp import web
@@ -51,14 +50,14 @@ async def server() -> AsyncIterator[TestServer]:
 async def failure(address: str, path: str, within: float | None = None) -> ModelError:
     client = HttpClient(address, "k")
     with pytest.raises(ModelError) as caught:
-        async with client.post(path, BytesIO(b"x"), timeout=within) as response:
+        async with client.post(path, {}, timeout=within) as response:
             await response.read()
     await client.close()
     return caught.value
 
 
-async def told(client: HttpClient, body: bytes = b"{}") -> dict[str, str]:
-    async with client.post("/chat", BytesIO(body), {"Content-Type": "application/json"}) as response:
+async def told(client: HttpClient, text: str = "") -> dict[str, str]:
+    async with client.post("/chat", {"text": text}) as response:
         answer: dict[str, str] = await response.json()
     await client.close()
     return answer
@@ -81,8 +80,8 @@ async def test_a_line_break_that_was_copied_with_the_key_does_no_harm(server: Te
 
 
 async def test_a_body_of_several_megabytes_arrives_whole(server: TestServer) -> None:
-    answer = await told(HttpClient(str(server.make_url("/v1")), None), b"x" * 3_000_000)
-    assert (answer["size"], answer["Content-Length"]) == (3_000_000, "3000000")
+    answer = await told(HttpClient(str(server.make_url("/v1")), None), "x" * 3_000_000)
+    assert (answer["size"], answer["Content-Length"]) == (3_000_012, "3000012")
 
 
 async def test_the_proxy_of_the_environment_is_used(server: TestServer, monkeypatch: pytest.MonkeyPatch) -> None:

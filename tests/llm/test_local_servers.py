@@ -5,7 +5,16 @@ import json
 import pytest
 from aiohttp import web
 
-from gateway.llm.local_servers import LEAST_WINDOW, MOST_WINDOW, LocalModel, look_up, ollama_models, served_models
+from gateway.domain.conversation.model import Prompt, UserMessage
+from gateway.llm.local_servers import (
+    LEAST_WINDOW,
+    MOST_WINDOW,
+    LocalModel,
+    cuts_prompts,
+    look_up,
+    ollama_models,
+    served_models,
+)
 from gateway.llm.vendors import Endpoint, vendor
 from tests.fakes.ollama import FakeOllama, Installed
 from tests.fakes.served import Served
@@ -129,3 +138,33 @@ async def test_a_port_without_a_server_has_no_models() -> None:
 
 async def test_a_server_elsewhere_is_not_asked() -> None:
     assert await look_up(Endpoint(vendor("openai")), "gpt-4o") is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "counted", "cut"),
+    [
+        ((5_000, 7_000), (4_096, 4_096), True),
+        ((5_000, 7_000), (4_096, 4_000), True),
+        ((20_000,), (4_096,), True),
+        ((5_000, 5_200), (4_096, 4_096), False),
+        ((5_000, 7_000), (4_096, 4_800), False),
+        ((5_000, 7_000), (4_096, 1_500), False),
+        ((7_000, 5_000), (4_096, 4_096), False),
+        ((20_000,), (6_900,), False),
+        ((20_000,), (300,), False),
+    ],
+    ids=["stuck", "fewer", "far too few", "hardly grown", "grown", "only new ones", "shorter", "arabic", "cached"],
+)
+def test_a_server_that_cuts_is_told_from_one_that_counts_in_another_way(
+    sent: tuple[int, ...], counted: tuple[int, ...], *, cut: bool
+) -> None:
+    endpoint, messages = Endpoint(vendor("vllm")), tuple(UserMessage(str(place)) for place in range(3))
+    prompts = [Prompt(messages[: place + 1]) for place in range(len(sent))]
+    found = [cuts_prompts(endpoint, "here", *each) for each in zip(prompts, sent, counted, strict=True)]
+    assert found[-1] == cut
+
+
+def test_another_conversation_tells_nothing() -> None:
+    endpoint = Endpoint(vendor("vllm"))
+    assert not cuts_prompts(endpoint, "here", Prompt((UserMessage("a"),)), 5_000, 4_096)
+    assert not cuts_prompts(endpoint, "here", Prompt((UserMessage("b"),)), 7_000, 4_096)

@@ -1,5 +1,7 @@
 """Pictures for models with eyes, words for the others."""
 
+import json
+
 import pytest
 
 from gateway.domain.conversation.model import (
@@ -11,21 +13,13 @@ from gateway.domain.conversation.model import (
     ToolMessage,
     UserMessage,
 )
-from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.prices import Prices, estimate_prompt
-from gateway.llm.providers.scripted import Say
-from tests.llm.chain import Chain, collect, last_reply
+from tests.fakes.openai_server import FakeModels, Rule
+from tests.llm.chain import Chain, client_for, collect, last_reply
 
 SEEING, BLIND, UNKNOWN = "openai/gpt-4o", "azure/o3-mini", "vllm/mine"
 LOOK = Prompt((UserMessage("what is it?", (Image("image/jpeg", b"x"),)),))
 WORDS = Prompt((UserMessage("what is it?"),))
-REFUSALS = [
-    ModelError(ErrorKind.BAD_REQUEST, "Invalid content type. image_url is only supported by certain models."),
-    ModelError(ErrorKind.UNKNOWN_MODEL, "No endpoints found that support image input"),
-    ModelError(ErrorKind.BAD_REQUEST, "messages[1].content must be a string"),
-    ModelError(ErrorKind.SERVER, "this model is missing data required for image input"),
-    ModelError(ErrorKind.BAD_REQUEST, "mine is not a multimodal model"),
-]
 
 
 def shown(chain: Chain, model: str) -> list[Prompt]:
@@ -57,28 +51,22 @@ async def test_a_blind_model_is_told_that_it_gets_no_picture_of_a_page() -> None
     assert prompt.messages[-1] == ToolMessage("one", "text\n(You get no pictures, only text.)")
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
-async def test_one_nobody_knows_is_asked_again_in_words_and_remembered(refusal: ModelError) -> None:
-    chain = Chain({UNKNOWN: [refusal, "a cat, you say", "a dog, you say"]})
-    assert await ask(chain) == "a cat, you say"
-    assert await ask(chain) == "a dog, you say"
-    assert shown(chain, UNKNOWN) == [LOOK, WORDS, WORDS]
-    assert chain.clock.slept == []
+async def test_one_that_refuses_them_gets_words_from_then_on_and_is_asked_again_at_once() -> None:
+    async with FakeModels(Rule(status=500, message="image input is not supported: no mmproj", times=1)) as models:
+        client = await client_for(models.base_url, UNKNOWN)
+        replies = [last_reply(await collect(client.stream(LOOK))) for _ in range(2)]
+        await client.close()
+    assert [(reply.text, reply.failed) for reply in replies] == [("ok", ()), ("ok", ())]
+    assert ["image_url" in json.dumps(body) for body in models.bodies] == [True, False, False]
 
 
 async def test_a_refusal_of_something_else_is_no_reason_to_hide_them() -> None:
-    chain = Chain({UNKNOWN: [ModelError(ErrorKind.BAD_REQUEST, "tools are not supported")] * 9})
-    with pytest.raises(ModelsExhausted):
-        await ask(chain)
-    assert LOOK in shown(chain, UNKNOWN)
-    assert WORDS not in shown(chain, UNKNOWN)
-
-
-async def test_what_was_streamed_already_is_not_asked_again_in_words() -> None:
-    broken = Say(("a c",), error=ModelError(ErrorKind.BAD_REQUEST, "the image was lost"))
-    chain = Chain({UNKNOWN: [broken], SEEING: ["a cat"]})
-    assert await ask(chain) == "a cat"
-    assert shown(chain, UNKNOWN) == [LOOK]
+    async with FakeModels(Rule(status=400, message="tools are not supported")) as models:
+        client = await client_for(models.base_url, UNKNOWN)
+        with pytest.raises(ModelsExhausted):
+            await collect(client.stream(LOOK))
+        await client.close()
+    assert ["image_url" in json.dumps(body) for body in models.bodies] == [True]
 
 
 def test_a_picture_costs_tokens() -> None:

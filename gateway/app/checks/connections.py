@@ -17,7 +17,7 @@ from gateway.flow.channels.supervisor import ChannelSpec, channel_specs, probe
 from gateway.llm.auto import GUIDE
 from gateway.llm.call import RetryPolicy
 from gateway.llm.client import ModelClient, build_client
-from gateway.llm.local_servers import MORE_CONTEXT, look_up
+from gateway.llm.local_servers import look_up, more_context
 from gateway.llm.vendors import endpoint_of, split_model
 from gateway.net.addresses import Rules
 from gateway.net.object_store import ObjectStore, StoreAddress
@@ -63,7 +63,7 @@ async def _short_contexts(context: CheckContext, chain: Sequence[str]) -> list[F
         found = await look_up(endpoint, model)
         if found is not None and found.loaded is not None and found.loaded < found.window:
             text = f"{model} is loaded with {found.loaded:,} tokens of context; {found.window:,} are asked for"
-            short.append(warn(text, MORE_CONTEXT.format(model=split_model(model)[1], window=found.window)))
+            short.append(warn(text, more_context(model, found.window)))
     return short
 
 

@@ -10,6 +10,7 @@ from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.domain.health import Finding
 from gateway.domain.people.access import owner_problems
+from gateway.flow.model_refusals import cut_prompts
 from gateway.store.connection.pool import ALLOW_MEMBER_LOGIN, NO_MEMBER_LOGIN, Database
 from gateway.store.connection.server import ServerFacts, look
 from gateway.store.delivery import outbox
@@ -105,6 +106,7 @@ async def _check_server(config: Config, embedded: EmbeddedPostgres) -> list[Find
             for name, text in (await outbox.waiting(conn)).items():
                 fix = "they are sent once it takes them; `supaclaw status` shows how the channel is"
                 findings.append(warn(f"answers for {name}: {text}", fix))
+            findings += [warn(*cut) for cut in await cut_prompts(conn, datetime.now(UTC))]
             return [*findings, *_judge_owner(config, await principals.owner(conn))]
 
 

@@ -74,7 +74,7 @@ def build_records(core: Core, *, cpu: Cpu) -> Records:
         unverified=journal.check.holds,
         member_mb=lambda: core.current.config.limits.member_mb,
     )
-    budgets = SharedBudgets(core.database, core.current.limits, clock)
+    current, budgets = core.current, SharedBudgets(core.database, core.current.limits, clock)
     scratch = ScratchFolder(environment.state / "ingest")
     return Records(
         journal=journal,
@@ -82,7 +82,7 @@ def build_records(core: Core, *, cpu: Cpu) -> Records:
         rehearsal=Rehearsal(core.database, writer, clock),
         workspaces=workspaces,
         uploads=Uploads(core.database, workspaces, clock, core.current.longest_file),
-        extraction=TextExtraction(core, workspaces, cpu, scratch, core.current.hear, budgets),
+        extraction=TextExtraction(core, workspaces, cpu, scratch, current.hear, current.highest_heard, budgets),
         checkpointing=Checkpointing(core.database, environment.workspace, environment.data / "checkpoints", clock),
         embedders=Embedders(core.current, clock, core.cleaner("embedding")),
         budgets=budgets,

@@ -55,6 +55,8 @@ _EXTENSIONS = {
 
 Transcribe: TypeAlias = Callable[[str, str, bytes], Awaitable[Reply]]
 """Transcribes a recording, by its name, its MIME type and its bytes; raises `SupaclawError`."""
+HighestHeard: TypeAlias = Callable[[int], Highest]
+"""The most that transcribing a recording of so many bytes may cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class TextExtraction:
     cpu: Cpu
     scratch: ScratchFolder
     hear: Callable[[], Transcribe | None]
+    highest: HighestHeard
     budgets: SharedBudgets
 
     async def read(self, run: Claim, principal: PrincipalId, id: FileId) -> bool:
@@ -131,7 +134,7 @@ class TextExtraction:
         try:
             async with self.scratch.new() as folder:
                 derived, read = await _extracted(self.cpu, workspace, file, folder)
-                derived, said = await self._transcribed(run, derived, folder)
+                derived, said = await self._transcribed(run, file, derived, folder)
                 text, view = await _store_beside(workspace, file, derived, read)
         except TryAgainLater:
             raise
@@ -154,7 +157,7 @@ class TextExtraction:
         return said.temporary
 
     async def _transcribed(
-        self, run: Claim, derived: "ExtractedFile", folder: Path
+        self, run: Claim, file: FileRow, derived: "ExtractedFile", folder: Path
     ) -> tuple["ExtractedFile", Transcript]:
         """With the text of a recording, if the budgets allow one."""
         if derived.kind not in ("audio", "video"):
@@ -162,7 +165,7 @@ class TextExtraction:
         hear = self.hear()
         try:
             if hear is not None and self.budgets.limited:
-                await self.budgets.reserve(run, Highest(), Role.OWNER, asked_before=False)
+                await self.budgets.reserve(run, self.highest(file.size), Role.OWNER, asked_before=False)
         except OutOfBudget:
             return replace(derived, problem=OUT_OF_BUDGET), Transcript(temporary=True)
         said = await transcribe(hear, folder / "source", derived.mime)

@@ -10,7 +10,7 @@ from gateway.background.budgets import BackgroundModel
 from gateway.background.cpu.extraction import TextExtraction
 from gateway.background.upkeep.heartbeat import HeartbeatHalt
 from gateway.background.worker import Runner
-from gateway.domain.conversation.model import Reply, Usage
+from gateway.domain.conversation.model import Highest, Reply, Usage
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.settings import VoiceReply
 from gateway.domain.work.tasks import Claim, Status
@@ -62,12 +62,13 @@ class ChatModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """Reads answers aloud: `speak` returns a recording and its cost, or raises `ModelError`.
+    """Reads answers aloud: `speak` returns a recording and its cost, or raises `ModelError`; `highest` limits that.
 
     `reply` is when, as configured; a chat may have chosen otherwise.
     """
 
     speak: Callable[[str], Awaitable[tuple[bytes, Usage]]]
+    highest: Callable[[str], Highest]
     model: str
     reply: VoiceReply
 

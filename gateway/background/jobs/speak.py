@@ -8,9 +8,9 @@ from time import monotonic
 import structlog
 from markdown_it.tree import SyntaxTreeNode
 
-from gateway.background.jobs import Delivery, Job, JobParts, Models, Speech
+from gateway.background.jobs import Delivery, Job, JobParts, Models
 from gateway.domain.conversation.inbound import OWN_CHANNELS
-from gateway.domain.conversation.model import Highest, Reply, Usage
+from gateway.domain.conversation.model import Reply
 from gateway.domain.principals import Role
 from gateway.domain.text.markdown import Renderer
 from gateway.domain.work.tasks import Claim, Status
@@ -53,13 +53,13 @@ class Speaking(Job):
         began = monotonic()
         try:
             if self.budgets.limited:
-                await self.budgets.reserve(run, Highest(), Role.OWNER, asked_before=False)
+                await self.budgets.reserve(run, speech.highest(text), Role.OWNER, asked_before=False)
             sound, usage = await speech.speak(text)
             file = await self._kept(run, answer, sound)
         except (ModelError, OutOfBudget, WorkspaceError) as error:
             await self._failed(run, error)
             return
-        reply = _reply(speech, usage, began)
+        reply = Reply("", (), usage, speech.model, int((monotonic() - began) * 1000))
         await self.engine.database.run(lambda tx: self._store(tx, run, answer, file, reply))
         self.delivery.proactive.committed(answer)
 
@@ -93,10 +93,6 @@ class Speaking(Job):
                 await tasks.finish(tx, run, Status.FAILED, error=str(error))
 
         await self.engine.database.run(end)
-
-
-def _reply(speech: Speech, usage: Usage, began: float) -> Reply:
-    return Reply("", (), usage, speech.model, int((monotonic() - began) * 1000))
 
 
 def runner(parts: JobParts) -> Speaking:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tenacity import retry_if_exception, stop_after_attempt
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
 
 from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
 from gateway.domain.text.tokens import estimate
@@ -61,10 +61,15 @@ class RemoteEmbedder:
         return tuple(found)
 
     async def _retried(self, texts: Sequence[str]) -> tuple[Vector, ...]:
-        enough = stop_after_attempt(len(self.retry_policy.delays) + 1)
-        retrying = self.retry_policy.retrying(self.clock, retry_if_exception(_worth_trying_again), enough)
+        delays = self.retry_policy.delays
         try:
-            return await retrying(self._attempt, texts)
+            return await AsyncRetrying(
+                retry=retry_if_exception(lambda error: isinstance(error, ModelError) and error.repeatable),
+                stop=stop_after_attempt(len(delays) + 1),
+                wait=wait_chain(*map(wait_fixed, delays)),
+                sleep=self.clock.sleep,
+                reraise=True,
+            )(self._attempt, texts)
         except ModelError as error:
             raise self._unavailable(error) from error
 
@@ -85,10 +90,6 @@ class RemoteEmbedder:
     def _unavailable(self, error: ModelError) -> EmbeddingUnavailable:
         status = f"HTTP {error.status}: " if error.status else ""
         return EmbeddingUnavailable(f"{self.model} gave no vector: {status}{error.message}")
-
-
-def _worth_trying_again(error: BaseException) -> bool:
-    return isinstance(error, ModelError) and (error.kind.transient or error.kind.busy)
 
 
 def _shortened(text: str, tokens: int) -> str:

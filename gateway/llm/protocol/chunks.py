@@ -11,6 +11,7 @@ from uuid import uuid4
 from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 
 from gateway.domain.conversation.model import ToolCall, Usage
+from gateway.domain.json import json_or_text
 from gateway.domain.text.texts import GrowingText, storable
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
@@ -73,14 +74,13 @@ def _begins_object(arguments: str) -> bool:
 
 def _object(text: str) -> str | None:
     """The text if it is a JSON object, or the object inside a JSON string; None for any other text."""
-    with suppress(ValueError, RecursionError):
-        match json.loads(text):
-            case dict():
-                return text
-            case str(inner) if isinstance(json.loads(inner), dict):
-                return inner
-            case None:
-                return "{}"
+    match json_or_text(text):
+        case dict():
+            return text
+        case str(inner) if isinstance(json_or_text(inner), dict):
+            return inner
+        case None:
+            return "{}"
     return None
 
 

@@ -7,8 +7,10 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from io import BytesIO
+from json import dumps
 from typing import TYPE_CHECKING
 
+from gateway.domain.json import JsonObject
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import PIECE_BYTES, beginning, refuse_encoded
 from gateway.llm.protocol.refusal import parse_refusal
@@ -58,11 +60,7 @@ class HttpClient:
 
     @asynccontextmanager
     async def post(
-        self,
-        path: str,
-        body: "BytesIO | FormData",
-        headers: Mapping[str, str] | None = None,
-        timeout: float | None = None,
+        self, path: str, body: "JsonObject | FormData", timeout: float | None = None
     ) -> AsyncGenerator["ClientResponse", None]:
         """The response, with its body unread; `timeout` is in seconds and covers the body too.
 
@@ -72,8 +70,10 @@ class HttpClient:
         from aiohttp import ClientError, ClientTimeout
 
         timeouts = ClientTimeout(total=timeout, sock_connect=_CONNECT_S)
+        data = BytesIO(dumps(body).encode()) if isinstance(body, Mapping) else body
+        headers = {"Content-Type": "application/json"} if isinstance(body, Mapping) else None
         try:
-            async with session.post(self._base_url + path, data=body, headers=headers, timeout=timeouts) as response:
+            async with session.post(self._base_url + path, data=data, headers=headers, timeout=timeouts) as response:
                 refuse_encoded(response.status, response.headers)
                 if response.status >= 400:
                     refusal = await beginning(response.content.iter_any())

@@ -5,7 +5,6 @@ Source: Ollama's API documentation, *Generate a chat completion*."""
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, suppress
-from io import BytesIO
 from itertools import count
 from typing import Any
 
@@ -43,9 +42,9 @@ class OllamaChat:
 
         Raises `ModelError` if it is refused.
         """
-        request, begun = BytesIO(json.dumps(ollama_request(body, await self._window(name))).encode()), False
+        request, begun = ollama_request(body, await self._window(name)), False
         try:
-            async with self._http.post("/api/chat", request, {"Content-Type": "application/json"}) as response:
+            async with self._http.post("/api/chat", request) as response:
                 begun = True
                 async with aclosing(as_openai(response.content.iter_any())) as chunks:
                     yield chunks

@@ -1,11 +1,10 @@
 """Refusals of providers, in the forms that servers use."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
+from gateway.domain.json import json_or_text
 from gateway.llm.error_words import seconds_in
 from gateway.llm.errors import ModelError, classify
 
@@ -21,10 +20,8 @@ def parse_refusal(body: bytes, status: int | None = None, headers: Mapping[str, 
 
     Without an HTTP `status`, a numeric code serves as one.
     """
-    data: Any = None
-    with suppress(ValueError, RecursionError):
-        data = json.loads(body)
-    told, text = _error_in(data), body.decode("utf-8", "replace")
+    text = body.decode("utf-8", "replace")
+    told = _error_in(json_or_text(text))
     words = _text(told.get("message")) or _text(told.get("error")) or _text(told.get("status_msg"))
     message = words or "; ".join(_details(told.get("detail")))
     if inner := _upstream(told):

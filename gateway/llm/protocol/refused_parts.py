@@ -13,10 +13,21 @@ from gateway.domain.json import Json, JsonObject
 from gateway.domain.settings import CallParams, ThinkingLevel
 from gateway.llm.error_words import OUTPUT_BOUND
 from gateway.llm.errors import ErrorKind, ModelError
+from gateway.llm.local_servers import LOCAL_WINDOW, cuts_prompts
+from gateway.llm.prices import estimate_prompt
 from gateway.llm.protocol.thinking import ThinkingFilter
-from gateway.llm.protocol.wire import Calls, alternating, given_back, lacks_fields, messages_json, texts_of
-from gateway.llm.provider import ProviderEvents, ThinkingEnded
-from gateway.llm.vendors import THINKING, Endpoint, split_model
+from gateway.llm.protocol.wire import (
+    Calls,
+    alternating,
+    given_back,
+    has_images,
+    lacks_fields,
+    messages_json,
+    texts_of,
+    without_images,
+)
+from gateway.llm.provider import ProviderEvents, ProviderReply, ThinkingEnded
+from gateway.llm.vendors import CONTEXT, CUTS, IMAGES, THINKING, Endpoint, split_model
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +62,7 @@ _NOT_TAKEN = re.compile(
     re.IGNORECASE,
 )
 _TOOL_WORDS = re.compile(r"\btools?\b|tool[ _-]?(use|choice|call)|function[ _-]?call|\bfunctions\b", re.IGNORECASE)
+_NO_IMAGES = re.compile(r"\bimages?\b|image_url|vision|multi-?modal|content.{1,10}must be a string", re.IGNORECASE)
 _THINKING_WORDS = re.compile(r"thinking|reasoning|\beffort\b", re.IGNORECASE)
 
 
@@ -78,6 +90,7 @@ class LeftOut:
 
     def messages(self, prompt: Prompt, *, short_ids: bool = False) -> list[JsonObject]:
         """The prompt's messages as this model takes them."""
+        prompt = without_images(prompt) if IMAGES in self.parts else prompt
         messages = messages_json(prompt, source=self.source, short_ids=short_ids, calls=self.calls)
         return alternating(messages) if ORDER in self.parts else messages
 
@@ -110,6 +123,8 @@ async def asked(
                     begun = True
                     if isinstance(event, ThinkingEnded):
                         endpoint.thinks_first.add(key)
+                    elif isinstance(event, ProviderReply) and event.usage and not endpoint.vendor.keys:
+                        _check_count(endpoint, model, key, prompt, event.usage.input_tokens)
                     yield event
         except ModelError as error:
             part = None if begun else refused_part(error, prompt, body, params, left)
@@ -121,13 +136,22 @@ async def asked(
             return
 
 
+def _check_count(endpoint: Endpoint, model: str, key: str, prompt: Prompt, counted: int) -> None:
+    """Note a server that cuts prompts without a word; pictures are left alone, as each counts them differently."""
+    part = f"{CONTEXT}{endpoint.windows.get(model, endpoint.window or LOCAL_WINDOW)}{CUTS}"
+    is_cut = cuts_prompts(endpoint, key, prompt, estimate_prompt(prompt), counted)
+    if is_cut and not has_images(prompt) and part not in endpoint.refusals.of(key):
+        log.warning("model.cuts_prompts", model=model, counted=counted)
+        endpoint.refusals.note(key, model, part)
+
+
 def refused_part(
     error: ModelError, prompt: Prompt, body: Mapping[str, Json], params: CallParams, left: LeftOut
 ) -> str | None:
     """The part that the request may not have; None if the server says something else.
 
-    It is an optional field, the API, the fields that the server itself sent, others' calls, which lack them, or the
-    order of the messages.
+    It is an optional field, the API, the pictures, the fields that the server itself sent, others' calls, which lack
+    them, or the order of the messages.
     """
     status = error.status or 0
     if status in (401, 402, 403, 408, 429):
@@ -135,6 +159,8 @@ def refused_part(
     error = error.without_quotes(texts_of(prompt))
     if _NOT_BY_CHAT.search(error.words):
         return CHAT
+    if has_images(prompt) and IMAGES not in left.parts and _NO_IMAGES.search(error.words):
+        return IMAGES
     if OTHERS_CALLS not in left.parts and _WANTED.match(error.words) and lacks_fields(prompt, left.source):
         return OTHERS_CALLS
     if _ALTERNATE.search(error.words):

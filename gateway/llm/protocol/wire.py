@@ -3,6 +3,7 @@
 import re
 from base64 import b32encode, b64encode
 from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 from hashlib import sha256
 from itertools import chain, repeat
 from json import loads
@@ -52,6 +53,26 @@ def alternating(messages: Sequence[JsonObject]) -> list[JsonObject]:
             made.append({"role": "user", "content": "(The conversation began earlier.)"})
         made.append(message)
     return made
+
+
+def has_images(prompt: Prompt) -> bool:
+    """Whether the prompt contains images."""
+    return any(isinstance(message, UserMessage | ToolMessage) and message.images for message in prompt.messages)
+
+
+def without_images(prompt: Prompt) -> Prompt:
+    """The prompt with its text only."""
+    return replace(prompt, messages=tuple(map(_without_images, prompt.messages))) if has_images(prompt) else prompt
+
+
+def _without_images(message: PromptMessage) -> PromptMessage:
+    match message:
+        case UserMessage(text):
+            return UserMessage(text)
+        case ToolMessage(id, text, (_, *_)):
+            return ToolMessage(id, f"{text}\n(You get no pictures, only text.)")
+        case _:
+            return message
 
 
 def texts_of(prompt: Prompt) -> Iterator[str]:

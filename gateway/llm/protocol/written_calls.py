@@ -3,12 +3,11 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
 from gateway.domain.conversation.model import Prompt, ToolCall, ToolMessage, ToolSpec, UserMessage
-from gateway.domain.json import Json, JsonObject
+from gateway.domain.json import Json, JsonObject, json_or_text
 from gateway.llm.protocol.chunks import bare_name
 
 _MARK = r"(?:<[|｜]/?[^<>|｜\n]{1,40}[|｜]>|</?(?:minimax:)?tool_calls?>|\[(?:TOOL_CALLS|ARGS)\])"
@@ -93,8 +92,8 @@ def _function(text: str, specs: dict[str, ToolSpec]) -> WrittenCall | None:
         return None
     name, body = found[1], found[2].strip()
     if body.startswith("{"):
-        arguments = _object(body)
-        return None if arguments is None else WrittenCall(name, arguments, marked=True)
+        arguments = json_or_text(body)
+        return WrittenCall(name, arguments, marked=True) if isinstance(arguments, dict) else None
     if _PARAMETER.sub("", body):
         return None
     types = _types(specs[name]) if name in specs else {}
@@ -110,19 +109,11 @@ def _named(text: str, specs: dict[str, ToolSpec]) -> WrittenCall | None:
 
 def _json(text: str, *, marked: bool) -> WrittenCall | None:
     """`{"name": …, "arguments": {…}}`, alone or the only one of a list."""
-    with suppress(ValueError, RecursionError):
-        match json.loads(text):
-            case [dict(call)] | dict(call):
-                name, given = call.get("name", call.get("tool_name")), call.get("arguments", call.get("parameters"))
-                if isinstance(name, str) and isinstance(given, dict):
-                    return WrittenCall(name, given, marked)
-    return None
-
-
-def _object(text: str) -> JsonObject | None:
-    with suppress(ValueError, RecursionError):
-        if isinstance(found := json.loads(text), dict):
-            return found
+    match json_or_text(text):
+        case [dict(call)] | dict(call):
+            name, given = call.get("name", call.get("tool_name")), call.get("arguments", call.get("parameters"))
+            if isinstance(name, str) and isinstance(given, dict):
+                return WrittenCall(name, given, marked)
     return None
 
 
@@ -134,11 +125,7 @@ def _types(tool: ToolSpec) -> dict[str, object]:
 
 def _value(text: str, type: object) -> Json:
     """The value of a parameter, which is written as text whatever its type is."""
-    if type not in ("string", None):
-        with suppress(ValueError, RecursionError):
-            value: Json = json.loads(text)
-            return value
-    return text
+    return text if type in ("string", None) else json_or_text(text)
 
 
 def _long_values(value: Json) -> Iterator[str]:
@@ -158,5 +145,3 @@ def _read_texts(prompt: Prompt) -> Iterator[str]:
                 yield text
             case UserMessage(text):
                 yield from (line for line in text.splitlines() if line.lstrip().startswith(">"))
-            case _:
-                pass

@@ -19,6 +19,7 @@ from gateway.domain.conversation.model import (
     Usage,
     UserMessage,
 )
+from gateway.domain.json import json_or_text
 from gateway.domain.settings import Params
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import is_zone, zone
@@ -265,20 +266,20 @@ def _clock(hour: int, minute: int, half: str) -> tuple[int, int] | None:
 
 def describe_result(result: str) -> str:
     """The result of a `cron` call, worded for the user."""
-    try:
-        facts = json.loads(result)
-    except ValueError:  # truncated to fit the prompt
-        return result
-    match facts:
+    match json_or_text(result):
+        case str(cut):  # to fit the prompt
+            return cut
         case {"schedules": []}:
             return "You have no reminders."
-        case {"schedules": list(listed)}:
-            more = [f"and {facts['more']} more"] if "more" in facts else []
-            lines = [f"- {each['id']}: {each['name']} ({each['in_words']})" for each in listed]
+        case {"schedules": list(listed), **rest}:
+            more = [f"and {rest['more']} more"] if "more" in rest else []
+            lines = [
+                f"- {each['id']}: {each['name']} ({each['in_words']})" for each in listed if isinstance(each, dict)
+            ]
             return "\n".join([*lines, *more, "", "`/schedules remove NUMBER` removes one."])
-        case {"name": name, "next_run": at, "in": left}:
+        case {"name": name, "next_run": at, "in": left, **rest}:
             unknown = " Your time zone is unknown, so I used UTC; set `owner.timezone` in `config.json`."
-            return f"Noted: {name}. Next: {at}, in {left}.{unknown * ('note' in facts)}"
+            return f"Noted: {name}. Next: {at}, in {left}.{unknown * ('note' in rest)}"
         case {"message": str(problem)}:
             return problem
         case _:

@@ -3,16 +3,15 @@
 The SDK costs 1.1 CPU s to import and twice the CPU per request, and would only pass bytes on.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from io import BytesIO
-from json import dumps
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from gateway.domain.conversation.model import Prompt
-from gateway.domain.json import Json
+from gateway.domain.json import Json, JsonObject
 from gateway.domain.settings import CallParams
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.answer_reader import garbled, read_answer, read_single
@@ -36,7 +35,6 @@ _WHOLE_S = 120.0
 _MAX_VECTORS_BYTES = 16 * 2**20
 MAX_SPEECH_BYTES = 16 * 2**20
 _OPUS = {"response_format": "opus"}
-_JSON = {"Content-Type": "application/json"}
 
 
 class _Vector(BaseModel):
@@ -92,43 +90,40 @@ class OpenAIProvider:
         _, name_there = split_model(model)
         form = FormData({"model": name_there})
         form.add_field("file", BytesIO(audio), filename=name, content_type=mime)
-        return await self._whole(Transcription, "/audio/transcriptions", form, {}, MAX_LINE_BYTES)
+        return await self._whole(Transcription, "/audio/transcriptions", form, MAX_LINE_BYTES)
 
     async def speak(self, model: str, voice: str, text: str, /) -> bytes:
         """Send one request, and another without the format if that was refused."""
         self._require_key()
         request = {"model": split_model(model)[1], "voice": voice, "input": text}
         try:
-            return await self._bytes("/audio/speech", BytesIO(dumps(request | _OPUS).encode()), _JSON, MAX_SPEECH_BYTES)
+            return await self._bytes("/audio/speech", request | _OPUS, MAX_SPEECH_BYTES)
         except ModelError as error:
             if error.kind is not ErrorKind.BAD_REQUEST:
                 raise
-        return await self._bytes("/audio/speech", BytesIO(dumps(request).encode()), _JSON, MAX_SPEECH_BYTES)
+        return await self._bytes("/audio/speech", request, MAX_SPEECH_BYTES)
 
     async def embed(self, model: str, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
         """Send one request."""
         self._require_key()
         request = {"model": split_model(model)[1], "input": list(texts), "encoding_format": "float"}
-        body = BytesIO(dumps(request).encode())
-        found = await self._whole(_Vectors, "/embeddings", body, _JSON, _MAX_VECTORS_BYTES)
+        found = await self._whole(_Vectors, "/embeddings", request, _MAX_VECTORS_BYTES)
         return [vector.embedding for vector in sorted(found.data, key=lambda vector: vector.index)]
 
     def _require_key(self) -> None:
         if self._endpoint.lacks_key:
             raise ModelError(ErrorKind.AUTH, "no API key is configured")
 
-    async def _whole(
-        self, kind: type[T], path: str, body: "BytesIO | FormData", headers: Mapping[str, str], most: int
-    ) -> T:
+    async def _whole(self, kind: type[T], path: str, body: "JsonObject | FormData", most: int) -> T:
         """The answer to one request that isn't streamed, of at most so many bytes."""
-        answer = await self._bytes(path, body, headers, most)
+        answer = await self._bytes(path, body, most)
         try:
             return kind.model_validate_json(answer)
         except ValidationError as error:
             raise garbled(answer) from error
 
-    async def _bytes(self, path: str, body: "BytesIO | FormData", headers: Mapping[str, str], most: int) -> bytes:
-        async with self._http.post(path, body, headers, _WHOLE_S) as response:
+    async def _bytes(self, path: str, body: "JsonObject | FormData", most: int) -> bytes:
+        async with self._http.post(path, body, _WHOLE_S) as response:
             return b"".join([piece async for piece in bounded(response.content.iter_any(), most, longest=most)])
 
     def _body(self, name: str, prompt: Prompt, params: CallParams, left: LeftOut) -> dict[str, Json]:
@@ -163,7 +158,7 @@ class OpenAIProvider:
                     return
             self._speaks_ollama = False
         path, request = ("/responses", responses_request(body)) if responses else ("/chat/completions", body)
-        async with self._http.post(path, BytesIO(dumps(request).encode()), _JSON) as response:
+        async with self._http.post(path, request) as response:
             whole = response.content_type == "application/json"
             content: AsyncIterator[bytes] = response.content.iter_any()
             if responses:

@@ -9,7 +9,7 @@ import pytest
 from gateway.agent.limits import Limits
 from gateway.background.jobs import Speech
 from gateway.domain.conversation.inbound import Attachment
-from gateway.domain.conversation.model import Reply, Usage
+from gateway.domain.conversation.model import Highest, Reply, Usage
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.store.connection.pool import Database
 from tests.background.reads import Reads, derived
@@ -68,7 +68,7 @@ def speaking(heard: list[str], sound: bytes | Exception, *, always: bool) -> Spe
             raise sound
         return sound, Usage(3, cost_usd=0.01)
 
-    return Speech(speak, "openai/tts-1", "always" if always else "voice")
+    return Speech(speak, lambda _: Highest(), "openai/tts-1", "always" if always else "voice")
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,21 @@ async def test_with_the_budget_used_up_nothing_is_read_aloud(database: Database,
     speech = speaking(heard, b"OggS", always=True)
     path = await answered(database, workspace, speech, limits=Limits(day_usd=0.001))
     assert (heard, [each.file for each in path.channel.shown]) == ([], [None])
+
+
+async def test_the_highest_cost_is_reserved_before_the_recording_is_made(database: Database, workspace: Path) -> None:
+    reserved: list[tuple[float | None, float]] = []
+
+    async def speak(text: str) -> tuple[bytes, Usage]:
+        async with database.connection() as conn:
+            usd = await conn.fetchval("select reserved_usd from tasks where kind = 'speak'")
+        reserved.append((usd, len(text) / 100))
+        return b"OggS\0", Usage(3, cost_usd=0.01)
+
+    speech = Speech(speak, lambda text: Highest(len(text) / 100), "openai/tts-1", "always")
+    await answered(database, workspace, speech, limits=Limits(day_usd=9))
+    [(usd, highest)] = reserved
+    assert usd == highest > 0
 
 
 @pytest.mark.parametrize("sound", [b"<html>", ModelError(ErrorKind.AUTH, "bad key")])

@@ -24,7 +24,7 @@ from gateway.llm.client import FirstAnswer, ModelClient, build_client
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_LINE_BYTES
 from gateway.llm.protocol.ollama import as_openai
-from gateway.llm.vendors import CONTEXT, Refusals
+from gateway.llm.vendors import CONTEXT, CUTS, Refusals
 from tests.fakes.ollama import Body, FakeOllama, Installed, end, piece
 from tests.llm.chain import FakeClock, collect, last_reply
 
@@ -137,6 +137,20 @@ async def test_less_context_than_asked_for_is_noted() -> None:
         "ollama/qwen3:8b",
         f"{CONTEXT}32768 tokens; it was loaded with 4096",
     )
+
+
+async def test_a_prompt_that_grows_without_being_counted_as_more_is_noted_once() -> None:
+    refusals, grown = Refusals(), list[UserMessage]()
+    counts = (1_400, 1_500, 1_500, 1_500)
+    answers = [[piece(content="ok"), end(prompt=count)] for count in counts]
+    async with FakeOllama(Installed("qwen3:8b"), answers=answers) as server:
+        client = await made(server, refusals)
+        for _ in counts:
+            grown.append(UserMessage("The printer is out of paper again. " * 250))
+            await collect(client.stream(Prompt((SystemMessage("Be kind."), *grown))))
+        await client.close()
+    [news] = refusals.take_news()
+    assert (news.model, news.part) == ("ollama/qwen3:8b", f"{CONTEXT}32768{CUTS}")
 
 
 async def test_an_error_in_the_stream_is_an_error() -> None:

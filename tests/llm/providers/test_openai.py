@@ -318,6 +318,13 @@ class TestHearing:
         ]
         await client.close()
 
+    async def test_the_most_that_sounds_may_cost_is_known_before(self, models: FakeModels) -> None:
+        client = await client_for(models.base_url, "openai/gpt-x")
+        assert client.highest_heard(["own/whisper", "openai/whisper-1"], 20_000).usd == pytest.approx(10 * 1e-4)
+        assert client.highest_spoken("openai/tts-1", "x" * 1_000).usd == pytest.approx(0.015)
+        assert client.highest_spoken("own/kokoro", "Good morning").tokens > 0
+        await client.close()
+
     async def test_a_refusal_is_told_without_the_key(self, models: FakeModels) -> None:
         models.rules = [Rule(status=401, code="invalid_api_key", message="bad key sk-test-secret-1234")]
         client = await client_for(models.base_url, "openai/gpt-x")

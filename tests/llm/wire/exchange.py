@@ -8,8 +8,8 @@ them, in OpenAI's form), `image` (one is attached), `api` and `thinking` (as con
 
 Then what the server sends. A line with `http` begins a response: its status, `headers` and `body`, JSON or text. After
 one without a body the stream follows, and a file that begins with a chunk begins a stream with status 200: an object is
-one event, or with `aws_event` (its name) and `payload` one of AWS's binary event streams; a text is sent as it is, except
-`[DONE]`, which is the usual last event. The last response answers all later requests.
+one event, or with `aws_event` (its name) and `payload` one of AWS's binary event streams; a text is sent as it is,
+except `[DONE]`, which is the usual last event. The last response answers all later requests.
 """
 
 import json
