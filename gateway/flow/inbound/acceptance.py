@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import chain, groupby
@@ -27,7 +28,7 @@ from gateway.flow.live import MessageStored
 from gateway.flow.outbound.parts import send_notice
 from gateway.flow.outbound.proactive import Notices
 from gateway.flow.secrets.guard import Clean, clean_inbound
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database, urgently
 from gateway.store.delivery import addresses
 from gateway.store.errors import reaching
 from gateway.store.work import steps, tasks
@@ -125,7 +126,7 @@ def _together(one: Inbound, other: Inbound) -> bool:
 
 
 MAX_SEEN_REMEMBERED = 1_000
-CHATS_AT_ONCE = 8
+CHATS_AT_ONCE = 6
 """Chats whose messages are stored concurrently, so that connections are left for answers."""
 COMMANDS_AT_ONCE = 2
 """Chats that begin with a command, besides: /stop waits for no other chat's messages."""
@@ -193,11 +194,13 @@ class InboundFlow:
 
         async def one_chat(places: Sequence[int]) -> None:
             is_command = isinstance(self._decide(batch[places[0]])[1], RunCommand)
-            async with self._commanding if is_command else self._storing:
-                parts = chain.from_iterable(self._parts(batch[place], place, place == places[-1]) for place in places)
-                for _, together in groupby(parts, self._alike):
-                    said = list(together)
-                    accepted.update(zip((part.place for part in said), await self._accept(said), strict=True))
+            lane, priority = (self._commanding, urgently()) if is_command else (self._storing, nullcontext())
+            async with lane:
+                with priority:
+                    parts = chain.from_iterable(self._parts(batch[at], at, at == places[-1]) for at in places)
+                    for _, together in groupby(parts, self._alike):
+                        said = list(together)
+                        accepted.update(zip((part.place for part in said), await self._accept(said), strict=True))
 
         for failure in await asyncio.gather(*map(one_chat, owners_first), return_exceptions=True):
             if failure is not None:
