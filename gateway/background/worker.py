@@ -110,9 +110,12 @@ class Worker:
         await ready.wait(POLL_SECONDS)
         if self.engine.database.direct and not ready.is_set():
             with suppress(TryAgainLater):
-                await ready.wait(
-                    await self.engine.database.read(lambda conn: tasks.due_in(conn, REST_POLLS * POLL_SECONDS))
-                )
+                await ready.wait(await self.engine.database.read(self._due_in))
+
+    async def _due_in(self, conn: Connection) -> float:
+        """No time while another instance lives: its tasks for chats of this one notify nobody."""
+        alone = not await instances.work_elsewhere(conn, self.engine.instance)
+        return await tasks.due_in(conn, REST_POLLS * POLL_SECONDS) if alone else 0.0
 
     async def drain(self, seconds: float) -> None:
         """Stop claiming, and wait for the active runs to end, at most `seconds`."""

@@ -22,8 +22,9 @@ from gateway.domain.principals import Label
 from gateway.domain.work.schedules import ScheduleDefinition
 from gateway.domain.work.tasks import SLOTS, Assignment, Claim, Lane, Status
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.work import schedule_runs, schedules, tasks
+from gateway.store.work import instances, schedule_runs, schedules, tasks
 from tests.fakes.engine import engine_on
+from tests.fakes.eventually import eventually
 from tests.store.world import World, somebody
 
 
@@ -169,6 +170,10 @@ async def test_an_idle_worker_rests_until_a_task_is_due(
         while await rests.get() != 2000:
             pass
     assert claims <= 4  # at the start, when it is due, and after its run
+    async with world.database.connection() as conn:
+        assert await instances.take_lease(conn, "instance another", somebody(), 60)
+    async with working(worker):
+        await eventually(lambda: claims > 10)  # beside another instance it goes on asking
 
 
 async def until(world: World, task: TaskId, status: Status) -> None:

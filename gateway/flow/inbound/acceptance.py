@@ -350,6 +350,8 @@ class InboundFlow:
     async def _stored(self, arrival: Arrival, place: Place | None, accepted: Accepted) -> None:
         self.engine.failpoints.reach(Step.INBOUND_COMMITTED)
         self.journal.stored(arrival, place, accepted.session_id)
+        if accepted.duplicate:  # the reply to its commit may have been lost
+            self.engine.signals.tasks.set()
         await self._follow(accepted, arrival)
 
     async def _follow(self, accepted: Accepted, arrival: Arrival) -> None:
