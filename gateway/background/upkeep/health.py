@@ -180,8 +180,7 @@ class Health:
                 await instances.drop_lease(conn, name, self.engine.instance)
             if held := lost <= given_up:
                 self._renewed_at = asked
-                if self._is_due:
-                    await check_not_outdated(conn)
+                await check_not_outdated(conn)
         return held
 
     def _names(self) -> set[str]:
@@ -199,15 +198,10 @@ class Health:
             log.error("health.channel", channel=name, problem=why)
         return not stuck
 
-    @property
-    def _is_due(self) -> bool:
-        """Whether the file is to be written."""
-        return self._written_at is None or self.engine.clock.monotonic() - self._written_at >= FILE_SECONDS
-
     async def _write(self) -> bool:
-        if not self._is_due:
-            return True
         now = self.engine.clock.monotonic()
+        if self._written_at is not None and now - self._written_at < FILE_SECONDS:
+            return True
         stamp = f"{self.engine.clock.now():%Y-%m-%dT%H:%M:%SZ}\n".encode()
         try:
             await asyncio.to_thread(write_regular, self.file, stamp)

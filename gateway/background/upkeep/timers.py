@@ -151,9 +151,9 @@ class JobTable:
         from apscheduler.triggers.date import DateTrigger
 
         job = timers.get_job(name)
+        if due and job and abs(job.next_run_time - due) < SAME_DATE:
+            return
         if due is not None:
-            if job and abs(job.next_run_time - due) < SAME_DATE:
-                return
             options = {"id": name, "name": name, "misfire_grace_time": None, "replace_existing": True}
             timers.add_job(self._fire, DateTrigger(due), [name], **options)
         elif job:

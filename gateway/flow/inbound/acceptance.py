@@ -3,7 +3,6 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import chain, groupby
@@ -28,7 +27,7 @@ from gateway.flow.live import MessageStored
 from gateway.flow.outbound.parts import send_notice
 from gateway.flow.outbound.proactive import Notices
 from gateway.flow.secrets.guard import Clean, clean_inbound
-from gateway.store.connection.pool import Connection, Database, urgently
+from gateway.store.connection.pool import Connection, Database, is_urgent
 from gateway.store.delivery import addresses
 from gateway.store.errors import reaching
 from gateway.store.work import steps, tasks
@@ -194,13 +193,12 @@ class InboundFlow:
 
         async def one_chat(places: Sequence[int]) -> None:
             is_command = isinstance(self._decide(batch[places[0]])[1], RunCommand)
-            lane, priority = (self._commanding, urgently()) if is_command else (self._storing, nullcontext())
-            async with lane:
-                with priority:
-                    parts = chain.from_iterable(self._parts(batch[at], at, at == places[-1]) for at in places)
-                    for _, together in groupby(parts, self._alike):
-                        said = list(together)
-                        accepted.update(zip((part.place for part in said), await self._accept(said), strict=True))
+            is_urgent.set(is_command)  # each chat is a task of its own
+            async with self._commanding if is_command else self._storing:
+                parts = chain.from_iterable(self._parts(batch[at], at, at == places[-1]) for at in places)
+                for _, together in groupby(parts, self._alike):
+                    said = list(together)
+                    accepted.update(zip((part.place for part in said), await self._accept(said), strict=True))
 
         for failure in await asyncio.gather(*map(one_chat, owners_first), return_exceptions=True):
             if failure is not None:
@@ -271,10 +269,8 @@ class InboundFlow:
                 return alone
             said = [(each.arrival, each.role) for each in new]
             stored = await self.engine.database.run_alone(lambda conn: self.writer.accept(conn, said))
-        except TryAgainLater:
-            return alone
-        except Exception:  # one of them may be the cause
-            log.exception("inbound.stored_singly")
+        except Exception as exc:  # one of them may be the cause
+            log.warning("inbound.stored_singly", exc_info=not isinstance(exc, TryAgainLater))
             return alone
         for each, accepted in zip(new, stored, strict=True):
             if accepted is not None:

@@ -16,7 +16,7 @@ from gateway.flow.engine import Engine
 from gateway.flow.outbound.delivery import Delivery, Sent
 from gateway.flow.outbound.parts import Attachments, Roots, parts
 from gateway.flow.secrets.guard import Clean
-from gateway.store.connection.pool import Connection, urgently
+from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, outbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.outbox import OutboxPart, OutboxRow
@@ -138,9 +138,8 @@ class Outbound:
         self._passed_over = True
         if not free:
             return
-        channels, left = list(self._channels), list(self._left)
-        with urgently():
-            due = await self.engine.database.read(lambda conn: outbox.due(conn, channels, busy, free, left))
+        async with self.engine.database.connection() as conn:
+            due = await outbox.due(conn, list(self._channels), busy, free, list(self._left))
         self._passed_over = bool(busy) or len(due) == free
         for row in due:
             self._busy[row.address_id] = group.create_task(self._send_all(row), name=f"send {row.address_id}")

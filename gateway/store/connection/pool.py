@@ -6,8 +6,8 @@ import asyncio
 import hashlib
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self, TypeAlias, TypeVar
@@ -143,18 +143,8 @@ Connection: TypeAlias = PoolConnectionProxy
 Result = TypeVar("Result")
 
 URGENT_CONNECTIONS = 2
-_urgent = ContextVar("urgent", default=False)
-
-
-@contextmanager
-def urgently() -> Iterator[None]:
-    """Use the connections that are left to urgent work: a command waits for no crowd."""
-    before = _urgent.set(True)
-    try:
-        yield
-    finally:
-        _urgent.reset(before)
-
+is_urgent = ContextVar("is_urgent", default=False)
+"""Set in a task that may use the connections that are left to urgent work."""
 
 _CLOSE_WITHIN = 5.0
 _TRIES = 3
@@ -301,7 +291,7 @@ class Database:
     @asynccontextmanager
     async def _lane(self) -> AsyncIterator[None]:
         """Leave the last connections to urgent work."""
-        if _urgent.get() or self._principal is not None:
+        if is_urgent.get() or self._principal is not None:
             yield
             return
         with reaching():
