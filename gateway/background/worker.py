@@ -24,7 +24,8 @@ from gateway.store.transcript import messages, sessions
 from gateway.store.work import instances, tasks
 from gateway.store.work.instances import Kind
 
-POLL_SECONDS = 2.0
+POLL_SECONDS, REST_POLLS = 2.0, 5
+"""Between two claims while a task that is due waits. While none does, so many times longer: notifications get lost."""
 GIVE_UPS = 3
 """How often giving up may fail before a task ends without a message."""
 NOT_GIVEN_UP = "giving up failed"
@@ -99,9 +100,22 @@ class Worker:
                         log.warning("worker.waits", error=str(exc))
                     except Exception:  # active runs must not suffer
                         log.exception("worker.broken")
-                    await self.engine.signals.tasks.wait(POLL_SECONDS)
+                    await self._rest()
         finally:
             await self._release()
+
+    async def _rest(self) -> None:
+        """Wait for `POLL_SECONDS`, or longer until a task is due: one that is due later notifies nobody."""
+        ready = self.engine.signals.tasks
+        await ready.wait(POLL_SECONDS)
+        if self.engine.database.direct and not ready.is_set():
+            with suppress(TryAgainLater):
+                await ready.wait(await self.engine.database.read(self._due_in))
+
+    async def _due_in(self, conn: Connection) -> float:
+        """No time while another instance lives: its tasks for chats of this one notify nobody."""
+        alone = not await instances.work_elsewhere(conn, self.engine.instance)
+        return await tasks.due_in(conn, REST_POLLS * POLL_SECONDS) if alone else 0.0
 
     async def drain(self, seconds: float) -> None:
         """Stop claiming, and wait for the active runs to end, at most `seconds`."""

@@ -125,7 +125,7 @@ async def _changes(folder: Path, look_every: float) -> AsyncGenerator[None, None
 
     wait = int(look_every * 1000)
     events = awatch(
-        folder, watch_filter=None, recursive=False, debounce=400, step=100, rust_timeout=wait, yield_on_timeout=True
+        folder, watch_filter=None, recursive=False, debounce=400, step=400, rust_timeout=wait, yield_on_timeout=True
     )
     try:
         async with aclosing(events):

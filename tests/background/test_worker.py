@@ -21,9 +21,10 @@ from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.schedules import ScheduleDefinition
 from gateway.domain.work.tasks import SLOTS, Assignment, Claim, Lane, Status
-from gateway.store.connection.pool import Database
-from gateway.store.work import schedule_runs, schedules, tasks
+from gateway.store.connection.pool import Connection, Database
+from gateway.store.work import instances, schedule_runs, schedules, tasks
 from tests.fakes.engine import engine_on
+from tests.fakes.eventually import eventually
 from tests.store.world import World, somebody
 
 
@@ -140,6 +141,39 @@ async def working(worker: Worker) -> AsyncIterator["asyncio.Task[None]"]:
         running.cancel()
         beating.cancel()
         await asyncio.wait([running, beating])
+
+
+async def test_an_idle_worker_rests_until_a_task_is_due(
+    world: World, worker: Worker, runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(worker_module, "REST_POLLS", 100_000)
+    really, claims, rests = tasks.claim, 0, asyncio.Queue[float]()
+
+    async def claim(*arguments: Any) -> list[Any]:
+        nonlocal claims
+        claims += 1
+        return await really(*arguments)
+
+    async def due_in(conn: Connection, most: float) -> float:
+        rests.put_nowait(seconds := await asked(conn, most))
+        return seconds
+
+    asked = tasks.due_in
+    monkeypatch.setattr(tasks, "claim", claim)
+    monkeypatch.setattr(tasks, "due_in", due_in)
+    later = await world.queue(delay=0.5)
+    async with working(worker):
+        assert (await runner.ran.get()).id == later
+        await until(world, later, Status.COMPLETED)
+        assert 0 < await rests.get() < 0.5
+        while await rests.get() != 2000:
+            pass
+    assert claims <= 4  # at the start, when it is due, and after its run
+    async with world.database.connection() as conn:
+        assert await instances.take_lease(conn, "instance another", somebody(), 60)
+    async with working(worker):
+        await eventually(lambda: claims > 10)  # beside another instance it goes on asking
 
 
 async def until(world: World, task: TaskId, status: Status) -> None:

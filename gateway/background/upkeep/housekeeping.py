@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -157,7 +157,7 @@ async def reload_secrets(secrets: LiveSecrets, clock: Clock) -> datetime:
     return clock.now() + POLL_SECRETS
 
 
-POLL_DELETED_SECONDS = 2.0
+POLL_DELETED_SECONDS = 10.0
 _KEY_NAME = re.compile(r"journal|local-token|page-name|postgres\.[a-z_]+")
 
 
@@ -176,15 +176,21 @@ class Restorer:
 
     async def look(self) -> None:
         """Restore the gateway.pid file, the keys and the workspace folder if they are missing."""
-        for name, restore in self._work.items():
-            try:
-                problem = await asyncio.to_thread(restore) or ""
-            except (OSError, OwnerMustAct) as exc:
-                problem = f"{name} of {self._data} cannot be restored: {exc}; move away what is in its place"
+        for name, problem in (await asyncio.to_thread(self._problems)).items():
             if problem and problem != self._reported.get(name):
                 log.warning("files.deleted", problem=problem)
                 await self._tell_owner(problem)
             self._reported[name] = problem
+
+    def _problems(self) -> Mapping[str, str]:
+        """Restore what is missing; why that fails or what was lost, by what it is."""
+        problems: dict[str, str] = {}
+        for name, restore in self._work.items():
+            try:
+                problems[name] = restore() or ""
+            except (OSError, OwnerMustAct) as exc:
+                problems[name] = f"{name} of {self._data} cannot be restored: {exc}; move away what is in its place"
+        return problems
 
     def _restore_keys(self) -> None:
         folder = self._data / "keys"

@@ -68,6 +68,9 @@ CHECK_SECONDS = 20.0
 Therefore a clock that was set, a machine that slept, an edited configuration or a lost timer does no harm.
 """
 
+SAME_DATE = timedelta(seconds=1)
+"""Closer dates count as one: a job that is woken too early looks and is armed again, and arming costs more."""
+
 Look: TypeAlias = Callable[[], Awaitable[datetime | None]]
 """Does the work that is due now; returns when more is due, None if nothing is."""
 
@@ -147,10 +150,13 @@ class JobTable:
         """Set or remove the job's date. A date in the past counts as late, never as missed."""
         from apscheduler.triggers.date import DateTrigger
 
+        job = timers.get_job(name)
+        if due and job and abs(job.next_run_time - due) < SAME_DATE:
+            return
         if due is not None:
             options = {"id": name, "name": name, "misfire_grace_time": None, "replace_existing": True}
             timers.add_job(self._fire, DateTrigger(due), [name], **options)
-        elif timers.get_job(name):
+        elif job:
             timers.remove_job(name)
 
     async def _fire(self, name: str) -> None:

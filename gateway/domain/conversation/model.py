@@ -73,8 +73,8 @@ class ToolSpec:
     @cached_property
     def tokens(self) -> int:
         """The tokens that it adds to every request, estimated."""
-        schema = json.dumps(self.parameters, ensure_ascii=False)
-        return TOOL_TOKENS + estimate(f"{self.name} {self.description} {schema}")
+        words = (self.name, self.description, json.dumps(self.parameters, ensure_ascii=False))
+        return TOOL_TOKENS + estimate(" ".join(words))
 
 
 @dataclass(frozen=True, slots=True)

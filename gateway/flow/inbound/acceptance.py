@@ -27,7 +27,7 @@ from gateway.flow.live import MessageStored
 from gateway.flow.outbound.parts import send_notice
 from gateway.flow.outbound.proactive import Notices
 from gateway.flow.secrets.guard import Clean, clean_inbound
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Connection, Database, is_urgent
 from gateway.store.delivery import addresses
 from gateway.store.errors import reaching
 from gateway.store.work import steps, tasks
@@ -125,7 +125,7 @@ def _together(one: Inbound, other: Inbound) -> bool:
 
 
 MAX_SEEN_REMEMBERED = 1_000
-CHATS_AT_ONCE = 8
+CHATS_AT_ONCE = 6
 """Chats whose messages are stored concurrently, so that connections are left for answers."""
 COMMANDS_AT_ONCE = 2
 """Chats that begin with a command, besides: /stop waits for no other chat's messages."""
@@ -193,8 +193,9 @@ class InboundFlow:
 
         async def one_chat(places: Sequence[int]) -> None:
             is_command = isinstance(self._decide(batch[places[0]])[1], RunCommand)
+            is_urgent.set(is_command)  # each chat is a task of its own
             async with self._commanding if is_command else self._storing:
-                parts = chain.from_iterable(self._parts(batch[place], place, place == places[-1]) for place in places)
+                parts = chain.from_iterable(self._parts(batch[at], at, at == places[-1]) for at in places)
                 for _, together in groupby(parts, self._alike):
                     said = list(together)
                     accepted.update(zip((part.place for part in said), await self._accept(said), strict=True))
@@ -268,10 +269,8 @@ class InboundFlow:
                 return alone
             said = [(each.arrival, each.role) for each in new]
             stored = await self.engine.database.run_alone(lambda conn: self.writer.accept(conn, said))
-        except TryAgainLater:
-            return alone
-        except Exception:  # one of them may be the cause
-            log.exception("inbound.stored_singly")
+        except Exception as exc:  # one of them may be the cause
+            log.warning("inbound.stored_singly", exc_info=not isinstance(exc, TryAgainLater))
             return alone
         for each, accepted in zip(new, stored, strict=True):
             if accepted is not None:
@@ -347,6 +346,8 @@ class InboundFlow:
     async def _stored(self, arrival: Arrival, place: Place | None, accepted: Accepted) -> None:
         self.engine.failpoints.reach(Step.INBOUND_COMMITTED)
         self.journal.stored(arrival, place, accepted.session_id)
+        if accepted.duplicate:  # the reply to its commit may have been lost
+            self.engine.signals.tasks.set()
         await self._follow(accepted, arrival)
 
     async def _follow(self, accepted: Accepted, arrival: Arrival) -> None:

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Self, TypeAlias, TypeVar
 
@@ -141,6 +142,10 @@ Connection: TypeAlias = PoolConnectionProxy
 
 Result = TypeVar("Result")
 
+URGENT_CONNECTIONS = 2
+is_urgent = ContextVar("is_urgent", default=False)
+"""Set in a task that may use the connections that are left to urgent work."""
+
 _CLOSE_WITHIN = 5.0
 _TRIES = 3
 _OPTION_REFUSED = (
@@ -158,6 +163,7 @@ class Database:
         self, pool: asyncpg.Pool, members: Members, *, direct: bool, principal: PrincipalId | None = None
     ) -> None:
         self._pool = pool
+        self._ordinary = asyncio.Semaphore(max(1, pool.get_max_size() - URGENT_CONNECTIONS))
         self._members = members
         self._principal = principal
         self.direct = direct
@@ -271,15 +277,30 @@ class Database:
 
     @asynccontextmanager
     async def _held(self) -> AsyncIterator[Connection]:
+        async with self._lane():
+            with reaching():
+                pool = self._pool if self._principal is None else await self._members.pool()
+                connection = await pool.acquire(timeout=ANSWER_SECONDS)
+            self.before()
+            with translated(denying=self._principal is not None):
+                try:
+                    yield connection
+                finally:
+                    await pool.release(connection)
+
+    @asynccontextmanager
+    async def _lane(self) -> AsyncIterator[None]:
+        """Leave the last connections to urgent work."""
+        if is_urgent.get() or self._principal is not None:
+            yield
+            return
         with reaching():
-            pool = self._pool if self._principal is None else await self._members.pool()
-            connection = await pool.acquire(timeout=ANSWER_SECONDS)
-        self.before()
-        with translated(denying=self._principal is not None):
-            try:
-                yield connection
-            finally:
-                await pool.release(connection)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await self._ordinary.acquire()
+        try:
+            yield
+        finally:
+            self._ordinary.release()
 
 
 async def lock_name(tx: Connection, name: str) -> None:

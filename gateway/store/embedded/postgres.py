@@ -40,7 +40,9 @@ log = structlog.get_logger()
 _REFUSED = (InvalidAuthorizationSpecificationError, InvalidCatalogNameError)
 _COMPLETE = "select exists (select from pg_roles where rolname = $1 and rolcanlogin)"
 _POLL = 0.01
-_WATCH = 0.5
+_WATCH = 1.0
+_CUT_OFF_LOOKS = 5
+"""Every so many looks at the server are followed by one at its socket, which costs more."""
 _SLOW = 5.0
 _LOGIN_WITHIN = 5.0
 _STOP_WITHIN = 30.0
@@ -83,12 +85,14 @@ class EmbeddedPostgres:
 
     async def supervise(self) -> NoReturn:
         """Start the server again whenever it died, until cancelled."""
-        delay, started = 0.0, time.monotonic()
+        delay, started, looks = 0.0, time.monotonic(), 0
         while True:
             await asyncio.sleep(_WATCH)
+            looks += 1
             if self.is_running:
-                await self._end_cut_off()
-                self._log.trim()
+                if looks % _CUT_OFF_LOOKS == 0:
+                    await self._end_cut_off()
+                    self._log.trim()
                 continue
             if time.monotonic() - started > _STEADY_AFTER:
                 delay = 0.0

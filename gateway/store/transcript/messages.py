@@ -38,8 +38,6 @@ CLIENT = "client"
 WRITTEN = "written"
 """Origin of calls that the model wrote as text."""
 
-_LABELS = tuple(Label)
-
 REFERENCE_TOKENS, TEXT_TOKENS = 100, 1_000
 """Tokens that a file takes of a prompt at most: its description, with its text if that is short."""
 
@@ -111,8 +109,7 @@ class MessageRow:
     def of(cls, row: Record) -> Self:
         """From its row; a transcript has hundreds, for which the constructor would take five times as long."""
         made = cls.__new__(cls)
-        told = zip(row.keys(), row, strict=True)
-        vars(made).update(told, label=_LABELS[row["label"]], remembered=tuple(row["remembered"]))
+        vars(made).update(row, label=Label(row["label"]), remembered=tuple(row["remembered"]))
         return made
 
     @property

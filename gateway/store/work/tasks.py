@@ -147,6 +147,13 @@ async def claim(
     return [OpenedClaim.of(rows[start:end]) for start, end in pairwise([*places, len(rows)])]
 
 
+async def due_in(conn: Connection, most: float) -> float:
+    """In how many seconds the first task that waits is due, at most so many; none if it is due already."""
+    sql = """select greatest(0, least($1, extract(epoch from min(greatest(run_at, held_until)) - now())::float8))
+             from tasks where status = 'pending'"""
+    return float(await conn.fetchval(sql, most))
+
+
 async def open_chat(conn: Connection, run: Claim, session: SessionId) -> ChatRows | None:
     """Take the unread messages of a chat, in one statement; raises `RunLost`.
 

@@ -1,12 +1,15 @@
 """The table of jobs, on the real APScheduler."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from structlog.testing import capture_logs
 
 from gateway.background.upkeep import timers as table_module
@@ -117,6 +120,24 @@ async def test_one_that_takes_long_is_not_run_twice_at_once_and_holds_up_no_othe
         assert (begun, table.dates["slow"]) == (1, None)
         done.set()
         await eventually(lambda: begun == 2)
+
+
+async def test_a_job_that_names_its_date_again_is_not_armed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_module, "CHECK_SECONDS", 0.01)
+    date, armed = datetime.now(UTC) + DAY, list[str]()
+    job = Job(date + timedelta(milliseconds=number % 7) for number in itertools.count())
+    add = AsyncIOScheduler.add_job
+
+    def add_job(timers: AsyncIOScheduler, *arguments: Any, **more: Any) -> Any:
+        armed.append(more["id"])
+        return add(timers, *arguments, **more)
+
+    monkeypatch.setattr(AsyncIOScheduler, "add_job", add_job)
+    async with running(tea=job.look) as table:
+        for _ in range(10):
+            await job.looks.get()
+        assert armed == ["tea"]
+        assert table.dates["tea"] is not None
 
 
 async def test_the_check_restores_a_job_whose_timer_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:

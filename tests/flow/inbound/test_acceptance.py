@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -14,7 +15,7 @@ from gateway.domain.ids import InstanceId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import own_part
 from gateway.flow.inbound.acceptance import CHATS_AT_ONCE
-from gateway.store.connection.pool import Connection
+from gateway.store.connection.pool import URGENT_CONNECTIONS, Connection
 from gateway.store.transcript import unread
 from gateway.store.transcript.unread import PlainMessage, Stored
 from tests.flow.path import MEMBER, OWNER, STRANGER, FakeModel, MessagePath, build, message, restarted
@@ -162,6 +163,16 @@ class TestOrder:
             assert isinstance(stopped.decision, RunCommand)
             assert not stored.done()
         await stored
+
+    async def test_a_command_waits_for_no_ordinary_work(self, path: MessagePath) -> None:
+        await path.tell("hello")
+        async with AsyncExitStack() as crowd:
+            for _ in range(path.database._pool.get_max_size() - URGENT_CONNECTIONS):
+                await crowd.enter_async_context(path.database.connection())
+            waits = asyncio.create_task(path.rows("select 1"))
+            assert (await path.tell("/stop")).decision == RunCommand("stop", "")
+            assert not waits.done()
+        assert await waits == [(1,)]
 
     async def test_a_place_in_the_transcript_is_given_when_a_turn_takes_it(self, path: MessagePath) -> None:
         await path.say("a", "b")

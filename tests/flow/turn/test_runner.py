@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 
 import pytest
+from asyncpg.connection import LoggedQuery
 
 from gateway.agent.limits import Limits
 from gateway.background import worker
@@ -68,6 +69,11 @@ class Statements:
     asked: list[str] = field(default_factory=list)
     held: int = 0
 
+    def note(self, query: LoggedQuery) -> None:
+        """Note it, but for what asyncpg asks once a connection about types."""
+        if "typeinfo_tree" not in query.query and "'jit'" not in query.query:
+            self.asked.append(" ".join(query.query.split())[:80])
+
     async def settled(self, path: MessagePath) -> None:
         """Wait until the turn is over, its answer is sent, and nobody asks any more."""
         while path.worker.running or path.signals.tasks.is_set() or self.held:
@@ -86,7 +92,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Statements:
         overheard.held += 1
         try:
             async with held(database) as connection:
-                with connection.query_logger(lambda query: overheard.asked.append(" ".join(query.query.split())[:80])):
+                with connection.query_logger(overheard.note):
                     yield connection
         finally:
             overheard.held -= 1
