@@ -4,7 +4,7 @@ import csv
 from collections.abc import Sequence
 from functools import cache, cached_property
 from itertools import chain
-from math import ceil, cos, floor, log10, pi, sin
+from math import ceil, floor, log10
 from typing import Annotated, Literal, Self
 
 from markupsafe import Markup
@@ -17,10 +17,11 @@ MAX_ROWS, MAX_CELLS = 1_000, 5_000
 MAX_SERIES = 8
 TAGS = frozenset({"svg", "rect", "path", "polyline", "circle", "text", "title"})
 ATTRIBUTES = frozenset({"cx", "cy", "d", "height", "points", "r", "text-anchor", "width", "x", "y"})
+PIE = frozenset({"pathLength", "stroke-dasharray", "stroke-dashoffset"})
 CLASSES = frozenset({"axis", "grid", *(f"s{number}" for number in range(MAX_SERIES))})
 
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 480.0, 250.0, 52.0, 10.0, 26.0
-"""Of a chart, and the margins of what is plotted."""
+TOP, BOTTOM = 10.0, 224.0
+"""Between these lies what is plotted."""
 _TICKS = 5
 
 _pages = cache(Pages)
@@ -71,27 +72,10 @@ class Chart(BaseModel):
         gap = next(times * power for times in (1, 2, 5, 10) if (high - low) / (times * power) <= _TICKS)
         return [number * gap for number in range(floor(low / gap), max(ceil(high / gap), 1) + 1)]
 
-    @property
-    def step(self) -> float:
-        """The width of a label's place."""
-        return (WIDTH - LEFT) / len(self.labels)
-
-    def x(self, place: int) -> float:
-        """The middle of a label's place."""
-        return LEFT + self.step * (place + 0.5)
-
     def y(self, number: float) -> float:
         """Where a number lies."""
         low, high = self.ticks[0], self.ticks[-1]
-        return HEIGHT - BOTTOM - (number - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
-
-    def arc(self, place: int) -> str:
-        """The outline of a part of a pie."""
-        x, y, radius, start = WIDTH / 2, HEIGHT / 2, HEIGHT / 2 - TOP, sum(self.shares[:place])
-        share = min(self.shares[place], 0.9999)  # an arc that ends where it begins is none
-        turns = (2 * pi * start, 2 * pi * (start + share))
-        first, last = (f"{x + radius * sin(turn):.2f} {y - radius * cos(turn):.2f}" for turn in turns)
-        return f"M{x} {y}L{first}A{radius} {radius} 0 {int(share > 0.5)} 1 {last}Z"
+        return BOTTOM - (number - low) / (high - low) * (BOTTOM - TOP)
 
 
 def chart(source: str) -> Markup | None:

@@ -119,7 +119,7 @@ _TAGS = {
 _CLASSES = {
     "th": _ALIGNMENTS,
     "td": _ALIGNMENTS,
-    "figure": {"code", "plot"},
+    "figure": {"code", "pie", "plot"},
     "div": {"table"},
     "table": {"sorts"},
     "ul": {"legend"},
@@ -134,7 +134,7 @@ _ATTRIBUTES = {
     "a": {"href", "title"},
     "ol": {"start"},
     "button": {"type", "data-copy", "data-sort"},
-    **{tag: set(figures.ATTRIBUTES) for tag in figures.TAGS},
+    **{tag: {*figures.ATTRIBUTES, *figures.PIE} for tag in figures.TAGS},
     "svg": {"viewBox", "role", "aria-label"},
     "div": {"tabindex", "role", "aria-label"},
     "pre": {"tabindex"},

@@ -40,7 +40,7 @@ from gateway.web.live.sse import EventStream
 from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Screen
 from gateway.web.site import AtSite, RowId, Site
-from gateway.web.trace import clipped, contents, spans, step_words
+from gateway.web.trace import clipped, contents, seconds, spans, step_words
 
 SPAN_GROWTH = 1.1
 """The factor by which the span grows while a tree runs, so that its bars aren't redrawn every second."""
@@ -68,18 +68,11 @@ def bars(nodes: Sequence[NodeRow], now: datetime) -> list[Bar]:
     return [_bar(node, begin, span) for node in nodes]
 
 
-def duration(start: datetime, end: datetime) -> str:
-    """The time between them in seconds, minutes or hours."""
-    seconds = round((end - start).total_seconds())
-    minutes, hours = seconds // 60, seconds // 3600
-    return f"{seconds} s" if not minutes else f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
-
-
 def _bar(node: NodeRow, begin: datetime, span: float) -> Bar:
     final = node.status.final
     start = 100 * (node.created_at - begin).total_seconds() / span
     end = 100 * (node.updated_at - begin).total_seconds() / span if final else 100
-    lasted = duration(node.created_at, node.updated_at) if final else ""
+    lasted = seconds((node.updated_at - node.created_at).total_seconds()) if final else ""
     start = min(start, 99)
     return Bar(node.name, node.status, round(start, 1), round(max(end - start, 1), 1), lasted)
 
@@ -328,7 +321,7 @@ def _sum(row: TreeRow) -> str:
 
 def _about(node: NodeRow) -> str:
     cost = spent(node.cost_usd, node.tokens) if node.tokens or node.cost_usd else ""
-    lasted = duration(node.created_at, node.updated_at) if node.status.final else ""
+    lasted = seconds((node.updated_at - node.created_at).total_seconds()) if node.status.final else ""
     return " · ".join(filter(None, (cost, lasted)))
 
 
