@@ -237,7 +237,7 @@ async def _list(site: Site, query: TreeQuery) -> Mapping[str, str]:
     wanted = TreeFilter(query.status or None, query.agent.strip() or None, query.text.strip() or None, before)
     async with site.database.connection() as conn:
         rows = await trees.listing(conn, site.owner.id, wanted, TREES + 1)
-        waiting = await _waiting(site, conn)
+        waiting = await reviews.list_open(conn, site.owner.id, site.clock.now())
         of_trees = await trees.nodes_among(conn, [row.task_id for row in waiting if row.task_id])
         todo = await _todo(site, conn)
     made: dict[str, str] = {"empty": site.pages.part("no_trees", query)}
@@ -253,10 +253,6 @@ async def _list(site: Site, query: TreeQuery) -> Mapping[str, str]:
 
 async def _todo(site: Site, conn: Connection) -> Mapping[TaskId, TodoList]:
     return {each.task: each for each in await todo_lists.live(conn, site.owner.id) if each.steps}
-
-
-async def _waiting(site: Site, conn: Connection) -> list[ReviewRow]:
-    return await reviews.list_open(conn, site.owner.id, site.clock.now())
 
 
 def _pinned(site: Site, rows: Sequence[ReviewRow]) -> dict[str, str]:
@@ -286,10 +282,10 @@ async def _tree(site: Site, nodes: Sequence[NodeRow], markdown: Markdown) -> Map
     cost = spent(sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes))
     over = sum(node.status.final for node in nodes)
     async with site.database.connection() as conn:
-        query, todo = [row for row in await _waiting(site, conn) if row.task_id in ids], await _todo(site, conn)
+        waiting, todo = await reviews.list_open(conn, site.owner.id, site.clock.now()), await _todo(site, conn)
     await markdown.prepare([text_of(node) for node in ordered[:NODES]])
     made: dict[str, str] = {"sum": part("tree_sum", nodes[0], over, len(nodes), cost)}
-    made |= _pinned(site, query)
+    made |= _pinned(site, [row for row in waiting if row.task_id in ids])
     if len(nodes) > 1:
         made["timeline"] = part("timeline", bars(ordered[:NODES], site.clock.now()))
     for node in ordered[:NODES]:
