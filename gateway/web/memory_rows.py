@@ -20,7 +20,6 @@ from gateway.domain.memory.memories import (
     Memory,
     MemoryAccess,
     MemoryFilter,
-    MemoryHit,
     SearchMode,
     SearchResult,
     SearchScope,
@@ -92,13 +91,12 @@ _WORD = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff]|[^\W_\u2e80-\u9fff\uf900-\ufaf
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """A row of memory; `why` says how well it matched, `outdated` what holds in its place."""
+    """A row of memory; `outdated` says what holds in its place."""
 
     memory: Memory
     kind: str
     who: str
     text: Markup
-    why: str = ""
     outdated: str = ""
 
 
@@ -127,7 +125,7 @@ async def _found(site: Site, query: MemoryQuery) -> MemoryListing:
     if query.q.strip():
         found = await search_all(site, query.q, where, BEST)
         words = frozenset(lexemes(query.q))
-        rows = await asyncio.to_thread(lambda: [row_of(hit.memory, hit, words) for hit in found.hits])
+        rows = await asyncio.to_thread(lambda: [row_of(hit.memory, words) for hit in found.hits])
         return MemoryListing(rows, _notes(found))
     newest = await site.database.read(lambda conn: memories.listed(conn, owner, where, PAGE + 1, query.skip))
     more = query.skip + PAGE if len(newest) > PAGE else None
@@ -156,9 +154,9 @@ async def get_rows(site: Site, ids: Sequence[int]) -> list[Memory]:
     return found
 
 
-def row_of(memory: Memory, hit: MemoryHit | None = None, words: Set[str] = frozenset()) -> MemoryRow:
-    """A memory as a row of the page, with the reason if it was found by a search."""
-    return MemoryRow(memory, kind(memory), who(memory), marked(memory.text, words), _why(hit) if hit else "")
+def row_of(memory: Memory, words: Set[str] = frozenset()) -> MemoryRow:
+    """A memory as a row of the page, with these words marked."""
+    return MemoryRow(memory, kind(memory), who(memory), marked(memory.text, words))
 
 
 def marked(text: str, words: Set[str]) -> Markup:
@@ -173,12 +171,6 @@ def marked(text: str, words: Set[str]) -> Markup:
             made += escape(line[at:start]) + Markup("<mark>{}</mark>").format(line[start:stop])
             at = stop
     return made + escape(line[at:end]) + ("…" if len(line) > end else "")
-
-
-def _why(hit: MemoryHit) -> str:
-    meaning = "" if hit.cosine is None else f"meaning {hit.cosine:.2f}"
-    words = f"{hit.words:.0%} of the words, by weight"
-    return " · ".join(filter(None, (f"score {hit.score:.2f}", words, meaning)))
 
 
 def _notes(found: SearchResult) -> list[str]:

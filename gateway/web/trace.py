@@ -49,10 +49,11 @@ def spans(rows: Sequence[StepRow], begin: datetime) -> list[Span]:
 
 
 def seconds(value: float) -> str:
-    """A time in words: 380 ms, 1.2 s, 3 min 4 s."""
-    if value < 1:
-        return f"{value * 1000:.0f} ms"
-    return f"{value:.1f} s" if value < 60 else f"{value // 60:,.0f} min {value % 60:.0f} s"
+    """A time in words: 380 ms, 1.2 s, 3 min 4 s, 2 h 5 min."""
+    if value < 60:
+        return f"{value:.1f} s" if value >= 1 else f"{value * 1000:.0f} ms"
+    minutes, hours = value // 60, value // 3600
+    return f"{hours:,.0f} h {minutes % 60:.0f} min" if hours else f"{minutes:.0f} min {value % 60:.0f} s"
 
 
 def step_words(row: StepRow) -> str:

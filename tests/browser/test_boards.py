@@ -3,7 +3,6 @@ from collections.abc import Mapping
 from playwright.async_api import Browser, Page, expect
 
 from gateway.domain.channels.channel import Login
-from gateway.domain.health import JobState
 from tests.browser.conftest import go_to, opened
 from tests.browser.looks import looks
 from tests.fakes.eventually import eventually
@@ -88,17 +87,17 @@ async def turn(page: Page, *, hidden: bool) -> None:
 
 
 async def test_a_hidden_tab_reads_nothing_and_catches_up_when_it_is_shown(browser: Browser, running: Running):
-    reads, name = 0, "pruning"
+    reads, name = 0, "telegram"
 
-    def jobs() -> Mapping[str, JobState]:
+    def states() -> Mapping[str, str]:
         nonlocal reads
         reads += 1
-        return {name: JobState(None)}
+        return {name: "open"}
 
-    started = await running.start(jobs=jobs)
+    started = await running.start(states=states)
     async with opened(browser, started.web) as watched:
-        page = await go_to(watched, "Jobs", phone=False)
-        await expect(page.locator("#job-pruning")).to_be_visible()
+        page = await go_to(watched, "Channels", phone=False)
+        await expect(page.locator("#channel-telegram")).to_be_visible()
         before = reads
         await eventually(lambda: reads > before + 1)
         await turn(page, hidden=True)
@@ -106,15 +105,15 @@ async def test_a_hidden_tab_reads_nothing_and_catches_up_when_it_is_shown(browse
         before = reads
         await page.wait_for_timeout(2_500)
         assert reads == before
-        first = await page.query_selector("#job-pruning")
+        first = await page.query_selector("#channel-telegram")
         assert first is not None
         await turn(page, hidden=False)
         await eventually(lambda: reads > before + 1)
         assert await first.evaluate("row => row.isConnected"), "an unchanged row keeps its node"
         await turn(page, hidden=True)
-        name = "heartbeat"
+        name = "slack"
         await turn(page, hidden=False)
-        await expect(page.locator("#job-heartbeat")).to_be_visible()
-        await expect(page.locator("#job-pruning")).to_have_count(0)
+        await expect(page.locator("#channel-slack")).to_be_visible()
+        await expect(page.locator("#channel-telegram")).to_have_count(0)
         await watched.assert_clean()
     await started.stop()

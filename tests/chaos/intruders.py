@@ -82,7 +82,7 @@ async def guesses(port: int) -> None:
     secret = "X-Telegram-Bot-Api-Secret-Token: wrong\r\nContent-Length: 2\r\n"
     kinds = (
         head("GET", "/api/status", WRONG),
-        head("GET", "/jobs/events", "Cookie: claw=" + "x" * 43 + "\r\n"),
+        head("GET", "/checks/events", "Cookie: claw=" + "x" * 43 + "\r\n"),
         head("POST", "/login", form) + link,
         head("POST", "/webhook/telegram", secret) + b"{}",
     )

@@ -85,7 +85,6 @@ async def bearer(web: Web, name: str, *scopes: str) -> dict[str, str]:
         "/chat/events",
         "/people/events",
         "/channels/events",
-        "/jobs/events",
         "/logs/events",
         "/checks/events",
         "/tokens/events",

@@ -22,7 +22,7 @@ async def guess(web: Web, times: int = 40) -> set[int]:
         codes.add((await web.client.get("/api/status", headers=wrong)).status_code)
         link = await web.client.post("/login", json={"secret": f"no{number}"}, headers=web.at_page)
         codes.add(link.status_code)
-        signed = await web.client.get("/jobs/events", headers={**web.at_page, "Cookie": f"claw=no{number}"})
+        signed = await web.client.get("/checks/events", headers={**web.at_page, "Cookie": f"claw=no{number}"})
         codes.add(signed.status_code)
     return codes
 

@@ -420,7 +420,7 @@ async def test_a_temporary_chat_learns_and_leaves_nothing(web: Web, tmp_path: Pa
     async with web.sign_in() as browser:
         await write(web, browser, "The heron nests at the weir")
         await database.run(lambda tx: indexing.index_turns(tx, None, 500))
-        assert "data-fresh" in (await browser.get("/c/temporary")).text
+        assert "data-fresh" in (await browser.get("/c/new?temporary=true")).text
         await write(web, browser, "Does the heron eat kingfishers?", place)
         told = web.model.prompts[-1]
         assert "weir" not in repr(told)

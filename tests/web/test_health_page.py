@@ -1,8 +1,9 @@
 import json
 import threading
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
-from gateway.domain.health import Finding, FindingLevel
+from gateway.domain.health import Finding, FindingLevel, JobRun, JobState
 from tests.web.conftest import BEARER, Running
 
 FOUND = [
@@ -10,6 +11,13 @@ FOUND = [
     ("model", Finding(FindingLevel.WARN, "no model is connected", "set a provider's key")),
     ("keys", Finding(FindingLevel.FAIL, "<b>other</b> users read claw_0123456789abcdef0123", "chmod 600 keys")),
 ]
+
+DUE, BEGAN = datetime(2026, 11, 22, 14, 5, tzinfo=UTC), datetime(2026, 11, 22, 13, 5, tzinfo=UTC)
+JOBS = {
+    "log pruning": JobState(DUE, JobRun(BEGAN, 0.25)),
+    "embed": JobState(None),
+    "backup": JobState(None, JobRun(BEGAN, 2.0, "<b>no space</b>")),
+}
 
 
 async def test_the_page_waits_for_no_check_and_shows_the_worst_first(running: Running):
@@ -46,3 +54,18 @@ async def test_a_higher_version_is_installed_by_the_owners_browser_alone(running
     assert 'action="/checks/update"' in json.loads(line[6:])[0][2]
     assert began == [True]
     await gateway.stop()
+
+
+async def test_the_page_shows_each_job_with_its_next_date_and_its_last_run(running: Running):
+    started = await running.start(findings=lambda: FOUND, jobs=lambda: JOBS)
+    async with started.web.sign_in() as browser:
+        assert (await browser.get("/jobs")).headers["location"] == "/checks#jobs"
+        async with browser.stream("GET", "/checks/events") as answer:
+            line = await anext(line async for line in answer.aiter_lines() if line.startswith("data: "))
+    page = json.loads(line[6:])[0][2]
+    assert 'next <time datetime="2026-11-22T14:05:00+00:00">2026-11-22 14:05 UTC</time> · last' in page
+    assert "2026-11-22 13:05 UTC</time>, 250 ms</small>" in page
+    assert "2.0 s: &lt;b&gt;no space&lt;/b&gt;" in page
+    assert "runs now" in page
+    assert page.index('id="job-backup"') < page.index('id="job-log-pruning"'), "a failed one comes first"
+    await started.stop()

@@ -16,6 +16,7 @@ PAGES = {
     "/files/checkpoints",
     *("/agents", "/schedules", "/tools"),
     *("/", "/inbox", "/approvals", "/channels", "/checks", "/c", "/c/new", "/c/{id}", "/jobs", "/logs"),
+    "/c/temporary-{id}",
     "/conversations{rest:path}",
     *("/memory", "/people", "/settings", "/setup", "/tasks", "/tasks/{id}", "/tasks/{id}/compare", "/tokens", "/usage"),
     "/turns/{message}",

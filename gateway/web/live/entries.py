@@ -49,8 +49,8 @@ def asked_in(row: ReviewRow, channels: Mapping[ReviewId, str] | None) -> str:
     if row.task_id is None:
         return "asked by the gateway"
     if channels is None:
-        return "asked here" if row.address_id is not None else "asked by an unattended run"
-    return f"asked by the agent in a {channels[row.id]} chat" if row.id in channels else "asked by an unattended run"
+        return "asked here" if row.address_id is not None else "asked by an automated run"
+    return f"asked by the agent in a {channels[row.id]} chat" if row.id in channels else "asked by an automated run"
 
 
 def attachment_json(file: Attached) -> dict[str, Json]:

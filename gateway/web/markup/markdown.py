@@ -119,22 +119,22 @@ _TAGS = {
 _CLASSES = {
     "th": _ALIGNMENTS,
     "td": _ALIGNMENTS,
-    "figure": {"code", "plot"},
+    "figure": {"code", "pie", "plot"},
     "div": {"table"},
     "table": {"sorts"},
     "ul": {"legend"},
-    "ol": {"footnotes"},
+    "ol": {"footnotes-list"},
     "li": {"task"},
     "p": {"math"},
     "mtd": set(formulas.COLUMNS),
-    "span": {*CODE_CLASSES, *figures.COLOURS},
-    **{tag: {"axis", "grid", *figures.COLOURS} for tag in figures.TAGS},
+    "span": {*CODE_CLASSES, *figures.CLASSES},
+    **{tag: set(figures.CLASSES) for tag in figures.TAGS},
 }
 _ATTRIBUTES = {
     "a": {"href", "title"},
     "ol": {"start"},
     "button": {"type", "data-copy", "data-sort"},
-    **{tag: set(figures.ATTRIBUTES) for tag in figures.TAGS},
+    **{tag: {*figures.ATTRIBUTES, *figures.PIE} for tag in figures.TAGS},
     "svg": {"viewBox", "role", "aria-label"},
     "div": {"tabindex", "role", "aria-label"},
     "pre": {"tabindex"},
@@ -251,25 +251,9 @@ def _parser() -> MarkdownIt:
     parser.add_render_rule("table_close", lambda *_: "</table></div>\n")
     for cell in ("th_open", "td_open"):
         parser.add_render_rule(cell, _cell)
-    for part, drawn in _FOOTNOTES.items():  # without links: the ids of several answers would meet on one page
-        parser.add_render_rule(f"footnote_{part}", lambda *_, drawn=drawn: drawn)
-    parser.add_render_rule("footnote_ref", _footnote_mark)
+    parser.add_render_rule("footnote_anchor", lambda *_: "")  # no links: ids of several answers meet on one page
+    parser.add_render_rule("footnote_ref", lambda _, tokens, index, *__: f"<sup>{tokens[index].meta['id'] + 1}</sup>")
     return parser
-
-
-_FOOTNOTES = {
-    "block_open": '<ol class="footnotes">\n',
-    "block_close": "</ol>\n",
-    "open": "<li>",
-    "close": "</li>\n",
-    "anchor": "",
-}
-
-
-def _footnote_mark(
-    _self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: EnvType
-) -> str:
-    return f"<sup>{tokens[index].meta['id'] + 1}</sup>"
 
 
 def _fold(state: StateCore) -> None:

@@ -58,19 +58,13 @@ async def page(request: Request, site: AtSite) -> Response:
 
 
 @screen.get("/c/new", dependencies=VISITOR)
-async def new(request: Request, site: AtSite) -> Response:
-    """A chat that begins with its first message."""
-    return await show(request, site, str(uuid4()), fresh=True)
-
-
-@screen.get("/c/temporary", dependencies=VISITOR)
-async def new_temporary(request: Request, site: AtSite) -> Response:
-    """A temporary chat that begins with its first message."""
-    return await show(request, site, f"{TEMPORARY}{uuid4()}", fresh=True)
+async def new(request: Request, site: AtSite, temporary: bool = False) -> Response:
+    """A chat, perhaps a temporary one, that begins with its first message."""
+    return await show(request, site, f"{TEMPORARY if temporary else ''}{uuid4()}", fresh=True)
 
 
 @screen.get(f"/c/{TEMPORARY}{{id}}", dependencies=VISITOR)
-async def temporary(request: Request, site: AtSite, id: UUID) -> Response:
+async def temporary_chat(request: Request, site: AtSite, id: UUID) -> Response:
     """A temporary chat, until it is deleted."""
     return await show(request, site, f"{TEMPORARY}{id}")
 

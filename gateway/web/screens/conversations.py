@@ -113,7 +113,7 @@ def _listing(
 
     def row(of: Conversation) -> ConversationRow:
         found = hits.get(of.id, ())[:excerpts]
-        messages = [memory_rows.row_of(hit.memory, words=words) for hit in found]
+        messages = [memory_rows.row_of(hit.memory, words) for hit in found]
         return ConversationRow(of, memory_rows.marked(of.title, words), ago(now - of.last_at), messages)
 
     return Listing([row(of) for of in rows[:PAGE]], query.skip + PAGE if len(rows) > PAGE else None)

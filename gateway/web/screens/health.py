@@ -1,16 +1,16 @@
-"""Health: the findings of `supaclaw doctor` with their fixes; the checks run while the page is open."""
+"""Health: the findings of `supaclaw doctor` with their fixes, and the gateway's own jobs, while the page is open."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from fastapi import Request
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 
 from gateway.web.auth.access import OWNER, VISITOR, SignedIn
 from gateway.web.live.sse import EventStream, Frame, Patch, encoded_patches
 from gateway.web.pages import Screen
-from gateway.web.screens.jobs import job_pieces
 from gateway.web.site import AtSite, Site
+from gateway.web.trace import seconds
 
 AGAIN_SECONDS = 300.0
 
@@ -21,6 +21,12 @@ screen = Screen("/checks", "Health", "activity", 57)
 async def page(request: Request, site: AtSite) -> Response:
     """The screen; the findings come with the events."""
     return site.screen(request, screen, "board.html", pieces=[site.pages.piece("health.html", findings=None)])
+
+
+@screen.get("/jobs", dependencies=VISITOR)
+async def moved() -> Response:
+    """Redirect from where the jobs were."""
+    return RedirectResponse(f"{screen.path}#jobs", 308)
 
 
 @screen.post("/checks/update", status_code=204, dependencies=OWNER)
@@ -38,7 +44,13 @@ async def events(site: AtSite, caller: SignedIn) -> Response:
 async def _rounds(site: Site) -> AsyncGenerator[Frame, None]:
     while True:
         findings = await asyncio.to_thread(site.health.findings)
-        jobs = list((await job_pieces(site)).values())[1:]
-        piece = site.pages.piece("health.html", findings=findings, mask=site.health.mask.text, jobs=jobs)
+        piece = site.pages.piece("health.html", findings=findings, mask=site.health.mask.text, jobs=_jobs(site))
         yield Frame(encoded_patches([Patch("fill", "board", piece)]))
         await asyncio.sleep(AGAIN_SECONDS)
+
+
+def _jobs(site: Site) -> Sequence[str]:
+    """The rows of the gateway's own jobs, those whose last run failed first."""
+    jobs = sorted(site.health.jobs().items(), key=lambda job: not (job[1].last and job[1].last.error))
+    part = site.pages.part
+    return [part("job", name, state, seconds(state.last.seconds) if state.last else "") for name, state in jobs]

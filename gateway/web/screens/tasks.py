@@ -40,7 +40,7 @@ from gateway.web.live.sse import EventStream
 from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Screen
 from gateway.web.site import AtSite, RowId, Site
-from gateway.web.trace import clipped, contents, spans, step_words
+from gateway.web.trace import clipped, contents, seconds, spans, step_words
 
 SPAN_GROWTH = 1.1
 """The factor by which the span grows while a tree runs, so that its bars aren't redrawn every second."""
@@ -68,18 +68,11 @@ def bars(nodes: Sequence[NodeRow], now: datetime) -> list[Bar]:
     return [_bar(node, begin, span) for node in nodes]
 
 
-def duration(start: datetime, end: datetime) -> str:
-    """The time between them in seconds, minutes or hours."""
-    seconds = round((end - start).total_seconds())
-    minutes, hours = seconds // 60, seconds // 3600
-    return f"{seconds} s" if not minutes else f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
-
-
 def _bar(node: NodeRow, begin: datetime, span: float) -> Bar:
     final = node.status.final
     start = 100 * (node.created_at - begin).total_seconds() / span
     end = 100 * (node.updated_at - begin).total_seconds() / span if final else 100
-    lasted = duration(node.created_at, node.updated_at) if final else ""
+    lasted = seconds((node.updated_at - node.created_at).total_seconds()) if final else ""
     start = min(start, 99)
     return Bar(node.name, node.status, round(start, 1), round(max(end - start, 1), 1), lasted)
 
@@ -244,7 +237,7 @@ async def _list(site: Site, query: TreeQuery) -> Mapping[str, str]:
     wanted = TreeFilter(query.status or None, query.agent.strip() or None, query.text.strip() or None, before)
     async with site.database.connection() as conn:
         rows = await trees.listing(conn, site.owner.id, wanted, TREES + 1)
-        waiting = await _waiting(site, conn)
+        waiting = await reviews.list_open(conn, site.owner.id, site.clock.now())
         of_trees = await trees.nodes_among(conn, [row.task_id for row in waiting if row.task_id])
         todo = await _todo(site, conn)
     made: dict[str, str] = {"empty": site.pages.part("no_trees", query)}
@@ -260,10 +253,6 @@ async def _list(site: Site, query: TreeQuery) -> Mapping[str, str]:
 
 async def _todo(site: Site, conn: Connection) -> Mapping[TaskId, TodoList]:
     return {each.task: each for each in await todo_lists.live(conn, site.owner.id) if each.steps}
-
-
-async def _waiting(site: Site, conn: Connection) -> list[ReviewRow]:
-    return await reviews.list_open(conn, site.owner.id, site.clock.now())
 
 
 def _pinned(site: Site, rows: Sequence[ReviewRow]) -> dict[str, str]:
@@ -293,10 +282,10 @@ async def _tree(site: Site, nodes: Sequence[NodeRow], markdown: Markdown) -> Map
     cost = spent(sum(node.cost_usd for node in nodes), sum(node.tokens for node in nodes))
     over = sum(node.status.final for node in nodes)
     async with site.database.connection() as conn:
-        query, todo = [row for row in await _waiting(site, conn) if row.task_id in ids], await _todo(site, conn)
+        waiting, todo = await reviews.list_open(conn, site.owner.id, site.clock.now()), await _todo(site, conn)
     await markdown.prepare([text_of(node) for node in ordered[:NODES]])
     made: dict[str, str] = {"sum": part("tree_sum", nodes[0], over, len(nodes), cost)}
-    made |= _pinned(site, query)
+    made |= _pinned(site, [row for row in waiting if row.task_id in ids])
     if len(nodes) > 1:
         made["timeline"] = part("timeline", bars(ordered[:NODES], site.clock.now()))
     for node in ordered[:NODES]:
@@ -328,7 +317,7 @@ def _sum(row: TreeRow) -> str:
 
 def _about(node: NodeRow) -> str:
     cost = spent(node.cost_usd, node.tokens) if node.tokens or node.cost_usd else ""
-    lasted = duration(node.created_at, node.updated_at) if node.status.final else ""
+    lasted = seconds((node.updated_at - node.created_at).total_seconds()) if node.status.final else ""
     return " · ".join(filter(None, (cost, lasted)))
 
 

@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, aclosing
 import pytest
 
 from gateway.domain.errors import DatabaseDown
-from gateway.domain.health import JobState
 from gateway.web.live import boards
 from gateway.web.live.boards import Boards
 from gateway.web.live.sse import Frame
@@ -106,20 +105,20 @@ async def test_browsers_share_the_reads_of_a_screen_and_nothing_is_read_once_the
 ):
     reads = 0
 
-    def jobs() -> Mapping[str, JobState]:
+    def states() -> Mapping[str, str]:
         nonlocal reads
         reads += 1
-        return {f"job {reads}": JobState(None)}
+        return {f"channel {reads}": "open"}
 
-    started = await running.start(jobs=jobs)
+    started = await running.start(states=states)
     async with started.web.sign_in() as browser:
         monkeypatch.setattr(boards, "POLL_SECONDS", 3600)
         async with AsyncExitStack() as stack:
-            streams = [await stack.enter_async_context(browser.stream("GET", "/jobs/events")) for _ in range(3)]
+            streams = [await stack.enter_async_context(browser.stream("GET", "/channels/events")) for _ in range(3)]
             lines = [stream.aiter_lines() for stream in streams]
-            assert all(["Job 1" in await anext(each) for each in lines])
+            assert all(["channel 1" in await anext(each) for each in lines])
         monkeypatch.setattr(boards, "POLL_SECONDS", 0)
-        async with browser.stream("GET", "/jobs/events") as stream:
+        async with browser.stream("GET", "/channels/events") as stream:
             following = stream.aiter_lines()
             assert all([await anext(following) is not None for _ in range(10)])
         before = -1

@@ -14,7 +14,7 @@ def drawn(language: str, source: str) -> str:
 def test_bars_stand_on_zero_with_their_numbers_beside_them() -> None:
     html = drawn("chart", BARS)
     assert 'aria-label="Bar chart: Sales &amp; &lt;b&gt;"' in html
-    zero = re.search(r'class="axis" d="M52\.0 ([\d.]+)H', html)
+    zero = re.search(r'class="axis" d="M52 ([\d.]+)H', html)
     bars = re.findall(r'<rect class="(s\d)" x="[\d.]+" y="([\d.]+)" width="[\d.]+" height="([\d.]+)"', html)
     assert zero is not None
     assert [kind for kind, *_ in bars] == ["s0", "s0", "s1", "s1"]
@@ -31,8 +31,10 @@ def test_lines_join_their_points_and_a_pie_shows_shares() -> None:
     assert ">1.5k</text>" in line
     pie = drawn("chart", '{"type": "pie", "labels": ["a", "b"], "series": {"x": [3, 1]}}')
     assert "</span>a: 75%</li>" in pie
-    assert "A115.0 115.0 0 1 1" in pie
-    assert drawn("chart", '{"type": "pie", "labels": ["all"], "series": {"x": [7]}}').count("<path") == 1
+    assert re.findall(r'dasharray="([\d.]+) 1" stroke-dashoffset="([-\d.]+)"', pie) == [
+        ("0.75", "0"),
+        ("0.25", "-0.75"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def test_footnotes_are_below_and_details_folded() -> None:
         "One[^n].\n\n<details><summary>More *x*</summary>\n\n- a\n\n</details>\n\nEnd\n\n[^n]: The note."
     )
     assert "One<sup>1</sup>." in html
-    assert '<ol class="footnotes">\n<li><p>The note.</p>' in html
+    assert '<ol class="footnotes-list">\n<li class=""><p>The note.</p>' in html
     assert "<details><summary><strong>More <em>x</em></strong></summary><ul>" in html
     assert html.index("</details>") < html.index("End")
     assert "<details>" not in Markdown().html("`<details>` and <details> alone")

@@ -67,7 +67,7 @@ ATTACKS = [
 ALLOWED = {
     *("p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li", "a", "span", "h1", "h2"),
     *("h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "button", "div"),
-    *("details", "summary", "sup", "svg", "path", "title"),
+    *("details", "summary", "sup", "svg", "circle", "title"),
     *("math", "mrow", "mi", "mo", "mn", "mtext", "mstyle", "mspace", "msup", "msub", "mfrac"),
 }
 

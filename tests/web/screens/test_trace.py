@@ -30,5 +30,5 @@ def test_a_step_without_length_is_seen_and_no_bar_leaves_the_axis() -> None:
 
 
 def test_times_and_long_texts_in_words() -> None:
-    assert [seconds(each) for each in (0.38, 1.25, 184)] == ["380 ms", "1.2 s", "3 min 4 s"]
+    assert [seconds(each) for each in (0.38, 1.25, 184, 7500)] == ["380 ms", "1.2 s", "3 min 4 s", "2 h 5 min"]
     assert clipped("x" * (LONGEST + 1)).endswith("x … (longer)")
