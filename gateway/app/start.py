@@ -70,8 +70,7 @@ def run(environment: Environment) -> int:
             environment.config.parent.mkdir(parents=True, exist_ok=True)
         if why := erasure_reminder(environment.data):
             log.warning("erasure.unfinished", problem=why)
-        starts = record_start(environment.data, SystemClock())
-        uvloop.run(_serve(environment, config, mask, starts, hold))
+        uvloop.run(_serve(environment, config, mask, record_start(environment.data, SystemClock()), hold))
         record_stop(environment.data)
     return 0
 

@@ -178,8 +178,7 @@ class Pairing:
             await addresses.reserve(tx, OWNER_PAGE)
             at = await addresses.find(tx, OWNER_PAGE)
             if at is None:
-                session = await sessions.start(tx, owner.id, Label.OWNER)
-                at = await addresses.place(tx, OWNER_PAGE, owner.id, session)
+                at = await addresses.place(tx, OWNER_PAGE, owner.id, await sessions.start(tx, owner.id, Label.OWNER))
             await accounts.offer(tx, at, code)
 
         await self._database.run(work)

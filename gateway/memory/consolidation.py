@@ -107,8 +107,7 @@ def consolidation_prompt(material: ShownMemories) -> Prompt:
     """The prompt that asks for duplicates, replaced memories and missing ones."""
     record = "\n".join(map(_row_line, material.rows))
     marker = next(marker for n in count(1) if (marker := f"=== memory {n} ===") not in record)
-    ask = UserMessage(f"{marker}\n{record}\n{marker}\nTidy this memory.")
-    return Prompt((SystemMessage(INSTRUCTIONS), ask))
+    return Prompt((SystemMessage(INSTRUCTIONS), UserMessage(f"{marker}\n{record}\n{marker}\nTidy this memory.")))
 
 
 def fitting_material(material: ShownMemories, budget: int) -> ShownMemories:

@@ -132,8 +132,7 @@ class Remembering:
         if memory.kind is not Kind.MEMORY:
             return Forgetting(memory, (), ())
         await indexing.index_turns(self.tx, self.principal, indexing.NEWEST)
-        kinds = (Kind.TURN, Kind.SUMMARY, Kind.CHUNK)
-        which = MemoryFilter(kinds=kinds, agent=memory.agent, at_most=memory.label)
+        which = MemoryFilter(kinds=(Kind.TURN, Kind.SUMMARY, Kind.CHUNK), agent=memory.agent, at_most=memory.label)
         words = lexemes(memory.text)
         found = await search.hybrid(self.tx, self.principal, words, which, search.MAX_HITS)
         learned = {source.message_id for source in await memories.sources(self.tx, self.principal, id)}

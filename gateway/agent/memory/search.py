@@ -139,8 +139,7 @@ class MemorySearch:
             found = await ranked(query)
         async with self.database.connection() as conn:
             ids = [hit.memory.id for hit in found.hits]
-            at_most = filter.at_most if reach.everything else Label.UNTRUSTED
-            newer = await search.replaced(conn, principal, ids, at_most)
+            newer = await search.replaced(conn, principal, ids, filter.at_most if reach.everything else Label.UNTRUSTED)
         shown = {id: now for id, now in newer.items() if reach.shows(now)}
         return SearchResult(found.hits, query.mode, found.weak, found.left_out, query.note, shown)
 
@@ -311,8 +310,7 @@ async def recall(
             memory = hit.memory
             return None if memory in visible or memory in asked else times.lift(memory) + _recall_prior(memory)
 
-        which = MemoryFilter(at_most=at_most)
-        find = partial(search.hybrid, conn, principal, words, which, CANDIDATES, prior=prior)
+        find = partial(search.hybrid, conn, principal, words, MemoryFilter(at_most=at_most), CANDIDATES, prior=prior)
         found = await search.in_time(
             conn, search.BLOCK_TIMEOUT_MS, lambda: find(vector=question.vector, model=question.model)
         )

@@ -104,8 +104,7 @@ class Schedules:
     async def shown(self, *, everything: bool = False) -> tuple[list[ScheduleRow], int]:
         """The first `SHOWN`, and the number of further ones; without `everything` no paused or finished ones."""
         rows = await schedules.listed(self.tx, self.principal, everything=everything, limit=SHOWN)
-        there = await schedules.count(self.tx, self.principal, paused=everything, over=everything)
-        return rows, there - len(rows)
+        return rows, await schedules.count(self.tx, self.principal, paused=everything, over=everything) - len(rows)
 
     async def add(self, request: ScheduleRequest, fields: ScheduleChanges) -> ScheduleRow:
         """Add a schedule, or return the one that this call has added before."""

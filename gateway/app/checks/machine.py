@@ -33,8 +33,7 @@ _ENGINES = {
 def check_python(_context: CheckContext, version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
     """Check that Python is new enough."""
     text = f"Python {'.'.join(map(str, version))}"
-    new = version >= (3, 11)
-    yield ok(text) if new else fail(text, "install Python 3.11 or newer")
+    yield ok(text) if version >= (3, 11) else fail(text, "install Python 3.11 or newer")
 
 
 def check_memory(_context: CheckContext, available: int | None = None) -> Iterator[Finding]:

@@ -137,8 +137,7 @@ def _web(core: Core, records: Records) -> Web:
 
     search = WebSearcher(lambda: core.current.config.tools.web.search, core.net_rules)
     # Processes that share a data folder each have their own state folder.
-    scratch = ScratchFolder(core.environment.state / "web-pages")
-    return Web(rules, search, WebPages(records.cpu, scratch).read)
+    return Web(rules, search, WebPages(records.cpu, ScratchFolder(core.environment.state / "web-pages")).read)
 
 
 def _own_tools(

@@ -79,8 +79,7 @@ def build_upkeep(
     )
     heartbeat = _heartbeat(core, records, way_out, turns, work)
     indexing = _indexing(core, records)
-    looks = _looks(core, records, way_out, turns, heartbeat, indexing)
-    job_table = _job_table(core, looks)
+    job_table = _job_table(core, _looks(core, records, way_out, turns, heartbeat, indexing))
 
     def vitals() -> Vitals:
         files = turns.environments.reading or (turns.file_sync.state if turns.file_sync.on else None)

@@ -38,8 +38,7 @@ def build_work(core: Core, records: Records, way_out: WayOut, turns: Turns) -> W
             core.signals.files.set()
         await environments.drop_todo_lists()
 
-    halt = HeartbeatHalt(lambda: core.current.config.models)
-    parts = _job_parts(core, records, way_out, turns, halt)
+    parts = _job_parts(core, records, way_out, turns, HeartbeatHalt(lambda: core.current.config.models))
     return Work(
         worker=Worker(
             engine=core,

@@ -216,8 +216,7 @@ async def back_up(
                 counters=seen.counters,
                 members=tuple(writer.members),
             )
-            told = io.BytesIO(manifest.model_dump_json(indent=1).encode())
-            await asyncio.to_thread(writer.add, MANIFEST, told)
+            await asyncio.to_thread(writer.add, MANIFEST, io.BytesIO(manifest.model_dump_json(indent=1).encode()))
     record_backup(environment.data, path, manifest.created)
     return manifest
 

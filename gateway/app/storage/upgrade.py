@@ -85,6 +85,5 @@ async def _renew(database: Database, instance: InstanceId) -> None:
         await asyncio.sleep(pause)
         log.info("upgrade.goes_on")
         with suppress(TryAgainLater):
-            async with database.connection() as conn:
-                if not await instances.take_lease(conn, GATEWAY, instance, ALONE_SECONDS):
-                    raise OwnerMustAct("another gateway took this database over during the upgrade; stop one of them")
+            if not await database.run_alone(lambda conn: instances.take_lease(conn, GATEWAY, instance, ALONE_SECONDS)):
+                raise OwnerMustAct("another gateway took this database over during the upgrade; stop one of them")

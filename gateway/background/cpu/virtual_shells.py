@@ -70,8 +70,7 @@ def _give(source: Path, target: Path, script: ShellScript) -> None:
     shutil.rmtree(target, ignore_errors=True)
     for folder in (source, target):
         folder.mkdir(mode=0o700, exist_ok=True)
-    given = {"files": _coded(script.files), "pages": _coded(script.pages)}
-    (source / GIVEN).write_text(json.dumps(given), "utf-8")
+    (source / GIVEN).write_text(json.dumps({"files": _coded(script.files), "pages": _coded(script.pages)}), "utf-8")
 
 
 def _coded(contents: Mapping[str, bytes]) -> dict[str, str]:

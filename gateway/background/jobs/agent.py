@@ -50,8 +50,7 @@ class AgentRun:
         if assignment.origin == TASK:
             await self._node(run, assignment, opened)
             return
-        turn = await self.agents.runner.begin(opened)
-        result = await self.agents.runner.answer(turn)
+        result = await self.agents.runner.answer(await self.agents.runner.begin(opened))
         await self.agents.file_sync.after_turn(run.principal_id)
         self.engine.failpoints.reach(Step.ANSWER_READY)
         await self._finish(assignment, opened, result)

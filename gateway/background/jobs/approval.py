@@ -153,8 +153,7 @@ class Approval:
     async def _words(self, tx: Connection, review: ReviewRow, own: Label, outcome: ToolOutcome | None) -> str:
         if review.state != "approved":
             return f"{review.name} ({review.tool}) {_UNDONE[review.state]}; nothing was done."
-        now = self.engine.clock.now()
-        result = outcome.text if outcome else await OWN_CALLS[review.tool](tx, review, own, now)
+        result = outcome.text if outcome else await OWN_CALLS[review.tool](tx, review, own, self.engine.clock.now())
         await reviews.mark_done(tx, review)
         allowed = "was approved" if review.grant_id is None else f"was allowed in advance by G{review.grant_id}"
         ran = "and may have run" if result == MAY_HAVE_RUN else "and has run"

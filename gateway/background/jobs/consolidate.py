@@ -46,8 +46,7 @@ class Consolidate(Job):
     async def run(self, run: Claim) -> None:
         """Merge, replace and propose memories and record the progress, all or nothing; raises `RunLost`."""
         async with self.engine.database.connection() as conn:
-            role = (await principals.get(conn, run.principal_id)).role
-            at_most = recall_limit(role, Label.UNTRUSTED)
+            at_most = recall_limit((await principals.get(conn, run.principal_id)).role, Label.UNTRUSTED)
             changed = await consolidation.changed(conn, run.principal_id, at_most)
             materials = [await _material(conn, run.principal_id, changed, label) for label in Label if label <= at_most]
         asked = [material for material in materials if material.rows]

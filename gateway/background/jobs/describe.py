@@ -47,8 +47,7 @@ class Describe(Job):
     async def _asked(self, run: Claim, file: FileRow) -> Reply | None:
         if (model := self.model.connected()) is None:
             return None
-        prompt = await _prompt(self.workspaces.of(run.principal_id), file)
-        return await self.model.ask(model, prompt, run, SECONDS)
+        return await self.model.ask(model, await _prompt(self.workspaces.of(run.principal_id), file), run, SECONDS)
 
 
 async def _prompt(workspace: Workspace, file: FileRow) -> Prompt:

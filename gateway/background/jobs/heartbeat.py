@@ -69,7 +69,8 @@ class HeartbeatRun:
         if opened is None:
             return
         model = self.model()
-        result = NO_MODEL_RESULT if model is None else await self._answered(opened, model)
+        runner = self.agents.runner
+        result = await runner.answer(await runner.begin(opened), model=model) if model else NO_MODEL_RESULT
         await self.agents.file_sync.after_turn(run.principal_id)
         await self._finish(occasion, opened, judge(result), result)
 
@@ -81,17 +82,13 @@ class HeartbeatRun:
             result = TurnResult(Notice(why), status=Status.FAILED, error=OUT_OF_ATTEMPTS)
             await self._finish(occasion, opened, Verdict(HeartbeatOutcome.FAILED, why), result)
 
-    async def _answered(self, opened: OpenedTurn, model: SizedModel) -> TurnResult:
-        return await self.agents.runner.answer(await self.agents.runner.begin(opened), model=model)
-
     async def _open(self, run: Claim) -> tuple[Occasion, OpenedTurn | None]:
         """Open the heartbeat's own session, with its own journal file."""
         now, zone = self.engine.clock.now(), self.agents.environments.of(run.principal_id).zone() or UTC_ZONE
 
         async def work(tx: Connection) -> tuple[Occasion, OpenedTurn | None]:
             occasion = Occasion.model_validate(await tasks.payload(tx, run.id))
-            name = (await principals.get(tx, run.principal_id)).name
-            asked = heartbeat_prompt(occasion.concerns, now, zone, name)
+            asked = heartbeat_prompt(occasion.concerns, now, zone, (await principals.get(tx, run.principal_id)).name)
             opening = PromptOpening(
                 run=run, prompt=asked, label=occasion.label, origin=ORIGIN, heartbeat=True, private=True
             )

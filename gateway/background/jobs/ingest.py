@@ -164,8 +164,7 @@ class Ingest:
 
     def _wait(self, each: PendingAttachment) -> float:
         """Seconds until the next attempt; they grow with the age of the attachment."""
-        age = (self.engine.clock.now() - each.created_at).total_seconds()
-        return min(MAX_WAIT_SECONDS, max(1.0, age / 2))
+        return min(MAX_WAIT_SECONDS, max(1.0, (self.engine.clock.now() - each.created_at).total_seconds() / 2))
 
 
 async def _end(tx: Connection, run: Claim, message: MessageRow, wait: float) -> None:

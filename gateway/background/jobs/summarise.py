@@ -63,8 +63,7 @@ class Summarise(Job):
         reply = None
         if ended and (model := self.model.connected()) is not None:
             limits = max(model.prompt_budget(), MIN_PROMPT_TOKENS), LONGEST_SUMMARY
-            prompt = await asyncio.to_thread(summary_prompt, ended.what, *limits)
-            reply = await self.model.ask(model, prompt, run)
+            reply = await self.model.ask(model, await asyncio.to_thread(summary_prompt, ended.what, *limits), run)
         made = await asyncio.to_thread(_made, ended.what, reply) if ended else {}
 
         async def store(tx: Connection) -> None:

@@ -33,8 +33,7 @@ class Transcribing(Job):
 
         async def end(tx: Connection) -> None:
             if failed and age < MAX_AGE:
-                wait = min(MAX_WAIT_SECONDS, max(60.0, age.total_seconds()))
-                await tasks.requeue(tx, run, delay=wait, failed=False)
+                await tasks.requeue(tx, run, delay=min(MAX_WAIT_SECONDS, max(60.0, age.total_seconds())), failed=False)
             else:
                 await tasks.finish(tx, run, Status.COMPLETED)
 

@@ -62,8 +62,7 @@ class LoopWatchdog:
     def watching(self) -> Iterator["LoopWatchdog"]:
         """Watch the running loop from a thread that ends with the block."""
         loop, ident = asyncio.get_running_loop(), threading.get_ident()
-        thread = threading.Thread(target=self._look, args=(loop, ident), name="watchdog", daemon=True)
-        thread.start()
+        threading.Thread(target=self._look, args=(loop, ident), name="watchdog", daemon=True).start()
         try:
             yield self
         finally:

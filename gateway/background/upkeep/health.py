@@ -16,7 +16,7 @@ from gateway.config.machine import boot_seconds
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
 from gateway.flow.engine import Engine
-from gateway.store.connection.pool import Connection, Database
+from gateway.store.connection.pool import Database
 from gateway.store.migrate import check_not_outdated
 from gateway.store.work import instances
 from gateway.store.work.instances import Kind
@@ -55,7 +55,8 @@ async def joined(database: Database, instance: InstanceId, kind: Kind) -> AsyncI
         if not await instances.take_lease(conn, instances.life_lease(instance), instance, instances.LEASE_SECONDS):
             raise OwnerMustAct(f"another gateway is running on this database as {instance}; stop it first")
     try:
-        await database.read(lambda conn: _not_beside_one_alone(conn, instance))
+        if await database.read(lambda conn: instances.lease_is_taken(conn, GATEWAY, instance)):
+            raise TryAgainLater("the database is being upgraded, or an older gateway runs on it; stop that one")
         await database.run(lambda tx: instances.enter(tx, instance, platform.node(), kind))
         yield
     finally:
@@ -68,27 +69,20 @@ async def joined(database: Database, instance: InstanceId, kind: Kind) -> AsyncI
 @asynccontextmanager
 async def alone(database: Database, instance: InstanceId) -> AsyncIterator[None]:
     """Use the database exclusively; raises `OwnerMustAct` if another instance runs."""
-    async with database.connection() as conn:
-        if not await instances.take_lease(conn, GATEWAY, instance, ALONE_SECONDS):
-            raise OwnerMustAct(
-                "another gateway is running on this database; stop it first, or wait 30 seconds if it has just died"
-            )
+    if not await database.run_alone(lambda conn: instances.take_lease(conn, GATEWAY, instance, ALONE_SECONDS)):
+        raise OwnerMustAct(
+            "another gateway is running on this database; stop it first, or wait 30 seconds if it has just died"
+        )
     try:
-        async with database.connection() as conn:
-            if await instances.work_elsewhere(conn, instance):
-                raise OwnerMustAct(
-                    "another gateway or a worker runs on this database; stop it, or wait 30 seconds if it has just died"
-                )
+        if await database.read(lambda conn: instances.work_elsewhere(conn, instance)):
+            raise OwnerMustAct(
+                "another gateway or a worker runs on this database; stop it, or wait 30 seconds if it has just died"
+            )
         yield
     finally:
         with suppress(DatabaseDown, TimeoutError):
             async with asyncio.timeout(ANSWER_SECONDS), database.connection() as conn:
                 await instances.drop_lease(conn, GATEWAY, instance)
-
-
-async def _not_beside_one_alone(conn: Connection, me: InstanceId) -> None:
-    if await instances.lease_is_taken(conn, GATEWAY, me):
-        raise TryAgainLater("the database is being upgraded, or an older gateway runs on it; stop that one")
 
 
 @dataclass(slots=True)

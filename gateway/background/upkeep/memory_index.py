@@ -27,7 +27,7 @@ from gateway.llm.embedding.remote import check_vectors
 from gateway.memory.lexemes import passages
 from gateway.store.connection.pool import Connection
 from gateway.store.memory import indexing, vectors
-from gateway.store.memory.indexing import PendingIndexing, pending
+from gateway.store.memory.indexing import pending
 from gateway.store.memory.vectors import VectorModel
 from gateway.store.people import principals
 from gateway.workspace.files.disk import FoundFile, walk
@@ -138,10 +138,10 @@ class Indexing:
     async def look(self) -> datetime | None:
         """Do the work that is due; return when more is due, None if nothing waits."""
         await self.files()
-        found = await self._waiting()
+        found = await self.engine.database.read(pending)
         if found.newest != self._looked_at:
             await self._index(found.newest)
-            found = await self._waiting()
+            found = await self.engine.database.read(pending)
         if found.uncounted:
             await self._paced(self._count_batch)
         if not (embedder := self.embedder()) or not (found.unembedded or embedder.name != self._complete):
@@ -149,15 +149,11 @@ class Indexing:
         due = await self._embed(embedder)
         return None if due is None else self.engine.clock.now() + timedelta(seconds=due)
 
-    async def _waiting(self) -> PendingIndexing:
-        return await self.engine.database.read(pending)
-
     async def _index(self, newest: MessageId | None) -> None:
         """Index the turns of conversations, up to the newest message."""
         await self._paced(self._index_batch)
-        async with self.engine.database.connection() as conn:
-            if not await indexing.unindexed(conn):  # otherwise a search is indexing them at this moment
-                self._looked_at = newest
+        if not await self.engine.database.read(indexing.unindexed):  # otherwise a search is indexing them now
+            self._looked_at = newest
 
     async def _index_batch(self) -> bool:
         if not await self.engine.database.run(lambda tx: indexing.index_turns(tx, None, BATCH)):
@@ -239,11 +235,8 @@ class Indexing:
             await vectors.index(tx, model)
             return await vectors.settle(tx, model)
 
-        async def pruned(tx: Connection) -> bool:
-            return await vectors.prune(tx, 10 * BATCH) > 0
-
         whole = await self.engine.database.run(settled)
-        while whole and await self.engine.database.run(pruned):
+        while whole and await self.engine.database.run(lambda tx: vectors.prune(tx, 10 * BATCH)) > 0:
             await self.engine.clock.sleep(PAUSE_SECONDS)
         return whole
 

@@ -52,7 +52,8 @@ def run_spans(run: EndedRun, task: TracedRun, steps: Iterable[StepRow]) -> Itera
 
 
 def _step_span(step: StepRow, run: bytes) -> Span:
-    facts = _model_call(step) if step.kind == "model" else _tool_run(step)
+    facts: Facts = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": step.name}
+    facts = _model_call(step) if step.kind == "model" else facts
     name = f"{facts['gen_ai.operation.name']} {facts.get('gen_ai.request.model', step.name)}"
     times = step.created_at - timedelta(milliseconds=step.latency_ms), step.created_at
     kind = Span.SPAN_KIND_CLIENT if step.kind == "model" else Span.SPAN_KIND_INTERNAL

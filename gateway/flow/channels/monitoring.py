@@ -114,8 +114,7 @@ class Reception:
     def heard_at(self) -> float | None:
         """When something arrived or the platform answered, in this reception."""
         told = self._channel.heard_at
-        times = [at for at in (told, self._brought_at) if at is not None and at >= self._began]
-        return max(times, default=None)
+        return max([at for at in (told, self._brought_at) if at is not None and at >= self._began], default=None)
 
     @property
     def silence(self) -> float:

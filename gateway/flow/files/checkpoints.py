@@ -67,13 +67,11 @@ class Checkpoints:
 
     async def listing(self, limit: int) -> list[Checkpoint]:
         """The last checkpoints, newest first."""
-        rows = await self.run(jobs.listing, str(self._store), limit)
-        return TypeAdapter(list[Checkpoint]).validate_python(rows)
+        return TypeAdapter(list[Checkpoint]).validate_python(await self.run(jobs.listing, str(self._store), limit))
 
     async def diff(self, id: str, other: str | None = None) -> list[Difference]:
         """The paths that changed from one checkpoint to another, or to the current workspace."""
-        rows = await self.run(jobs.diff, *self._places, id, other)
-        return TypeAdapter(list[Difference]).validate_python(rows)
+        return TypeAdapter(list[Difference]).validate_python(await self.run(jobs.diff, *self._places, id, other))
 
     async def lines(self, id: str, path: str) -> str:
         """The lines of one file that changed since a checkpoint."""
@@ -81,8 +79,7 @@ class Checkpoints:
 
     async def create(self, reason: str, last_message: MessageId | None) -> Created:
         """Make a checkpoint if anything has changed."""
-        made = await self.run(jobs.commit, *self._places, last_message, reason)
-        return TypeAdapter(Created).validate_python(made)
+        return TypeAdapter(Created).validate_python(await self.run(jobs.commit, *self._places, last_message, reason))
 
     async def restore(self, database: Database, clock: Clock, id: str, path: str | None) -> Restored:
         """Restore all files, or one file or folder; the current state becomes a checkpoint first.

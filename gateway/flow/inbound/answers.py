@@ -52,13 +52,11 @@ class Answers:
 
 
 async def _something_stored(events: Subscription) -> None:
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(POLL_SECONDS):
             async for event in events:
                 if isinstance(event, MessageStored | TurnEnded | Overrun):
                     return
-    except TimeoutError:
-        return
 
 
 async def _answer_to(conn: Connection, accepted: Accepted) -> Answer | None:

@@ -218,8 +218,7 @@ class InboundWriter:
                     await tool_calls.conclude(tx, session, principal, None, intent, result, label)
                 continue
             if said.text or not said.calls:
-                entry = _entry(said, inbound)
-                await messages.say(tx, session, principal, entry, label=label, origin=messages.EARLIER)
+                await messages.say(tx, session, principal, _entry(said, inbound), label=label, origin=messages.EARLIER)
             if said.calls:
                 intents = [ToolIntent(call, place, handed=True) for place, call in enumerate(said.calls, len(calls))]
                 await tool_calls.intend(tx, session, principal, None, intents, label)

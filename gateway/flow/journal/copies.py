@@ -209,8 +209,7 @@ class Copies:
     async def held(self, place: Place) -> tuple[Content, set[EntryId]]:
         """The content of the file, and its arrivals that are in the database, by id or by key."""
         held = await self.places.writer.read(place)
-        async with self.places.database.connection() as conn:
-            return held, await journals.known_arrivals(conn, held.arrivals)
+        return held, await self.places.database.read(lambda conn: journals.known_arrivals(conn, held.arrivals))
 
     async def bring(self, journal: JournalRow, stored: Iterable[EntryId]) -> None:
         """Write every row of the journal into its file, among them those `stored`."""

@@ -132,8 +132,7 @@ class Vault:
 
     async def holds(self, principal: PrincipalId, name: str, *, shared: bool) -> bool:
         """Whether there is such a secret."""
-        row = await self.database.read(lambda conn: secrets.get(conn, principal, name, shared=shared))
-        return row is not None
+        return await self.database.read(lambda conn: secrets.get(conn, principal, name, shared=shared)) is not None
 
     async def confirmed(self, key: MasterKey) -> bool:
         """Whether the owner confirmed a copy of this key elsewhere."""

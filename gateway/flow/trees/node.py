@@ -194,8 +194,7 @@ class NodeRun:
         self.engine.failpoints.reach(Step.NODE_ACTED)
         match done:
             case NodeCompleted(output):
-                known = result or TurnResult(AssistantText(output), label=label)
-                return replace(known, entry=AssistantText(output))
+                return replace(result or TurnResult(AssistantText(output), label=label), entry=AssistantText(output))
             case ReviewUnanswered(name):
                 return TurnResult.failed(f"nobody answered {name} in time")
             case after:

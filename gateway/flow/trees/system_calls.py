@@ -190,8 +190,7 @@ class SystemCalls:
         assert isinstance(intent, ToolIntent), "calls are asked for"
         self.label = max(self.label, result.label)
         await sessions.taint(self.tx, call.session_id, self.label)
-        text = json.dumps(result.result, ensure_ascii=False)
-        run, said = self.run, ToolResult(intent.call.id, text)
+        run, said = self.run, ToolResult(intent.call.id, json.dumps(result.result, ensure_ascii=False))
         done = ToolFinished(intent, said, not ok, 0, self.label)
         await tool_calls.conclude(self.tx, call.session_id, run.principal_id, run.id, intent, said, self.label, done)
 

@@ -78,8 +78,7 @@ class SharedBudgets:
     async def _reserved(self, run: Claim, highest: Highest) -> str | None:
         now = self._clock.now()
         async with self._database.connection() as conn:
-            before = await self._settled_spending(conn, now)
-            return await budgets.reserve(conn, run, highest, self._shared, now, before)
+            return await budgets.reserve(conn, run, highest, self._shared, now, await self._settled_spending(conn, now))
 
     async def _accounts(self, conn: Connection) -> Accounts:
         now = self._clock.now()

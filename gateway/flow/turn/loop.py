@@ -65,8 +65,7 @@ async def with_files(entries: Sequence[Entry], workspace: Workspace, asked: Set[
         if isinstance(entry, UserText) and entry.attachments:
             images = await _pictures(entry.attachments, workspace, room) if entry.id in asked else ()
             room -= len(images)
-            listed = await _with_text(entry.attachments, workspace)
-            shown.append(replace(entry, attachments=listed, images=images))
+            shown.append(replace(entry, attachments=await _with_text(entry.attachments, workspace), images=images))
         else:
             shown.append(entry)
     return shown[::-1]
@@ -316,9 +315,8 @@ class TurnLoop:
         if self._fresh:
             self._fresh = False
             return NOTHING_NEW
-        async with self.engine.database.connection() as conn:
-            if not await unread.left(conn, self.opened.session):
-                return NOTHING_NEW
+        if not await self.engine.database.read(lambda conn: unread.left(conn, self.opened.session)):
+            return NOTHING_NEW
         rows = await self.engine.database.run(self._take)
         if rows:
             self.engine.live.publish(self.opened.session, TurnStarted(tuple(row.id for row in rows), self.opened.run))
@@ -337,9 +335,8 @@ class TurnLoop:
             return NOTHING_NEW
         until = monotonic() + FILES_WAIT_SECONDS
         while True:
-            async with self.engine.database.connection() as conn:
-                if not await unread.follows(conn, self.opened.session):
-                    break
+            if not await self.engine.database.read(lambda conn: unread.follows(conn, self.opened.session)):
+                break
             if (found := await self._steer()).messages or monotonic() > until:
                 return found
             await asyncio.sleep(FILES_POLL_SECONDS)

@@ -38,20 +38,12 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _CachedBootstrap:
-    """The bootstrap of a session, valid for this version of its memories."""
-
-    version: str
-    bootstrap: Bootstrap
-
-
-@dataclass(frozen=True, slots=True)
 class TurnMemory:
     """Reads the reminder of a turn; it is not stored in the transcript."""
 
     database: Database
     embedder: Embedders
-    _bootstraps: LRUCache[tuple[SessionId, datetime, Label], _CachedBootstrap] = field(
+    _bootstraps: LRUCache[tuple[SessionId, datetime, Label, str], Bootstrap] = field(
         default_factory=lambda: LRUCache(MAX_SESSIONS_REMEMBERED)
     )
 
@@ -98,12 +90,9 @@ class TurnMemory:
         whose, session, as_of = opened.principal.id, opened.session, first.created_at
         at_most = recall_limit(opened.principal.role, first.label)
         digest, others = await bootstrap.version(conn, whose, session, as_of, ALWAYS, at_most)
-        version = f"{zone} {digest}"
-        cached = self._bootstraps.pop((session, as_of, at_most), None)
-        if cached is None or cached.version != version:
-            made = await bootstrap_context(
+        key = session, as_of, at_most, f"{zone} {digest}"
+        if (cached := self._bootstraps.get(key)) is None:
+            cached = self._bootstraps[key] = await bootstrap_context(
                 conn, whose, as_of, session=session, at_most=at_most, reach=ALL_MEMORIES, zone=zone
             )
-            cached = _CachedBootstrap(version, made)
-        self._bootstraps[session, as_of, at_most] = cached
-        return cached.bootstrap, others
+        return cached, others

@@ -61,8 +61,7 @@ class Hooks:
         for event in events:
             done = event.kind not in hook.events or await self._taken(name, hook, event)
             if not done and place.failures < len(RETRIES):
-                later = self.clock.now() + RETRIES[place.failures]
-                place = replace(place, failures=place.failures + 1, retry_at=later)
+                place = replace(place, failures=place.failures + 1, retry_at=self.clock.now() + RETRIES[place.failures])
             else:
                 place = HookPlace({**place.marks, event.kind: event.mark})
             await self.database.run(partial(hooks.keep, hook=name, place=place))

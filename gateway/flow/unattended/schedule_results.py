@@ -52,8 +52,7 @@ async def alert_recovery(
     await schedule_runs.set_failing(tx, schedule.id, failing=False)
     if at is None:
         return None
-    notice = schedule_works(schedule.definition)
-    return await proactive.say(tx, at, at.principal_id, notice, label=schedule.label)
+    return await proactive.say(tx, at, at.principal_id, schedule_works(schedule.definition), label=schedule.label)
 
 
 RETRY_SECONDS = 5.0

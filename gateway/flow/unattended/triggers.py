@@ -72,8 +72,7 @@ class TriggerRequest:
     @property
     def digest(self) -> str:
         """The hash of everything that an idempotency key stands for."""
-        said = json.dumps([self.content, self.session, self.deliver_to])
-        return hashlib.sha256(said.encode()).hexdigest()
+        return hashlib.sha256(json.dumps([self.content, self.session, self.deliver_to]).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +142,7 @@ class Triggers:
             session = await triggers.conversation(
                 tx, self.owner, f"{request.source}/{request.session}", assignment.label
             )
-        dedupe = f"{triggers.DEDUPE}{uuid4()}"
-        task = await queue(tx, self.owner, assignment, session, dedupe=dedupe, priority=LOWEST)
+        task = await queue(tx, self.owner, assignment, session, dedupe=f"{triggers.DEDUPE}{uuid4()}", priority=LOWEST)
         assert task is not None, "nothing else has this dedupe"
         return task
 

@@ -80,12 +80,9 @@ class Members:
     async def bind(self, connection: PoolConnectionProxy, principal: PrincipalId) -> None:
         """Show this principal's rows, and no others, for the rest of the transaction."""
         way = await self._found()
+        token = member_token(way.key, principal, time.time() + way.ahead + TOKEN_SECONDS)
         # Temporary tables of others' making come last.
-        path, token = (
-            f"{SEARCH_PATH}, pg_temp",
-            member_token(way.key, principal, time.time() + way.ahead + TOKEN_SECONDS),
-        )
-        await connection.execute(_BIND, way.role, path, token)
+        await connection.execute(_BIND, way.role, f"{SEARCH_PATH}, pg_temp", token)
 
     async def log_in(self) -> bool:
         """Whether they have a login of their own, or will at the first use. Changes nothing."""

@@ -59,8 +59,7 @@ async def look(database: Database) -> ServerFacts:
 
 async def size_of_tables(database: Database) -> int:
     """Bytes of our rows, without indexes."""
-    async with database.connection() as connection:
-        return int(await connection.fetchval(_SIZE))
+    return int(await database.read(lambda conn: conn.fetchval(_SIZE)))
 
 
 _SEEN = """

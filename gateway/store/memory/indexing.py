@@ -98,8 +98,7 @@ async def _index(tx: Connection, principal: PrincipalId, limit: int, *, recent: 
     # what ran by itself is told in a chat, and found there
     spoken = [row for row in rows if row["text"].strip() and not row["unattended"]]
     words = await asyncio.to_thread(lambda: [lexemes(row["text"]) for row in spoken])
-    places = await _store_turns(tx, principal, spoken, words)
-    await _advance(tx, principal, rows, places)
+    await _advance(tx, principal, rows, await _store_turns(tx, principal, spoken, words))
     return len(rows)
 
 
@@ -170,8 +169,7 @@ async def count_words(tx: Connection, limit: int) -> int:
     """Count rows that are not, and take off what is gone, at most so many of each; returns how many it was."""
     await lock_name(tx, "memory_df")
     await _give_words(tx, limit)
-    gone = await tx.fetchval(_TAKE_OFF, limit)
-    return int(gone + await tx.fetchval(_COUNT, limit))
+    return int(await tx.fetchval(_TAKE_OFF, limit) + await tx.fetchval(_COUNT, limit))
 
 
 async def _give_words(tx: Connection, limit: int) -> None:

@@ -66,9 +66,11 @@ async def add(tx: Connection, principal: PrincipalId, new: NewMemory) -> tuple[M
         if known is None:  # replaced or forgotten in this moment
             continue
         if known["trusted_more"]:
-            return await _there(tx, principal, known["id"]), False
+            return await fetch_one(tx, Memory, _ONE, principal, known["id"]), False
         if known["stands"]:
-            return await _seen_again(tx, principal, known["id"], new), False
+            seen = "update memories set seen_count = seen_count + 1, updated_at = now() where id = $1"
+            await tx.execute(seen, known["id"])
+            return await _with_links(tx, principal, known["id"], new), False
         await tx.execute("update memories set superseded_at = now() where id = $1", known["id"])
         added, _ = await add(tx, principal, new)
         await tx.execute("update memories set superseded_by = $2 where id = $1", known["id"], added.id)
@@ -249,21 +251,12 @@ async def _inserted(tx: Connection, principal: PrincipalId, new: NewMemory, text
     return await fetch_value(tx, MemoryId, sql, principal, new.kind, text, lexemes(text), *fact, *how, *whence)
 
 
-async def _seen_again(tx: Connection, principal: PrincipalId, memory: MemoryId, new: NewMemory) -> Memory:
-    await tx.execute("update memories set seen_count = seen_count + 1, updated_at = now() where id = $1", memory)
-    return await _with_links(tx, principal, memory, new)
-
-
 async def _with_links(tx: Connection, principal: PrincipalId, memory: MemoryId, new: NewMemory) -> Memory:
     sql = """insert into memory_sources (memory_id, message_id, principal_id)
              select $1, id, $2 from messages where id = any($3) and principal_id = $2 on conflict do nothing"""
     await tx.execute(sql, memory, principal, list(new.sources))
     if new.supersedes is not None:
         await supersede(tx, principal, new.supersedes, memory, new.label)
-    return await _there(tx, principal, memory)
-
-
-async def _there(tx: Connection, principal: PrincipalId, memory: MemoryId) -> Memory:
     return await fetch_one(tx, Memory, _ONE, principal, memory)
 
 

@@ -3,6 +3,7 @@
 A new model's vectors are made beside those of the previous one."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
@@ -83,12 +84,10 @@ async def ensure_table(tx: Connection) -> str:
 
 async def _create(tx: Connection) -> None:
     """Create the extension outside our schema; a lack of rights is reported by `extension_problem`."""
-    try:
+    with suppress(PostgresError):
         async with tx.transaction():
             kept = await tx.fetchval("select to_regnamespace('extensions') is not null")
             await tx.execute(f"create extension if not exists vector schema {'extensions' if kept else 'public'}")
-    except PostgresError:
-        return
 
 
 MAX_DIMENSIONS = 4_000
@@ -261,8 +260,7 @@ async def state(conn: Connection) -> str:
 async def _speak_vectors(tx: Connection) -> None:
     """Send and read vectors as binary, on this connection."""
     sql = "select n.nspname from pg_type t join pg_namespace n on n.oid = t.typnamespace where t.typname = 'halfvec'"
-    schema = await tx.fetchval(sql)
-    await register_vector(cast("asyncpg.Connection", tx), schema=schema)
+    await register_vector(cast("asyncpg.Connection", tx), schema=await tx.fetchval(sql))
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,7 @@ async def put(conn: Connection, facts: Facts, envelope: Envelope, *, changed: bo
 async def remove(conn: Connection, principal: PrincipalId, name: str, *, shared: bool) -> bool:
     """Whether there was one."""
     sql = "delete from secrets where principal_id = $1 and name = $2 and shared = $3"
-    status = await conn.execute(sql, principal, name, shared)
-    return str(status) != "DELETE 0"
+    return str(await conn.execute(sql, principal, name, shared)) != "DELETE 0"
 
 
 async def list_under_other_keys(conn: Connection, key_id: str, limit: int) -> list[SecretRow]:

@@ -70,8 +70,7 @@ async def conversation(conn: Connection, principal: PrincipalId, name: str, labe
     sql = """insert into sessions (id, principal_id, label, name, unattended) values ($1, $2, $3, $4, true)
              on conflict (principal_id, name) where ended_at is null
              do update set label = greatest(sessions.label, excluded.label) returning id"""
-    found = await conn.fetchval(sql, uuid4(), principal, label, name)
-    return SessionId(found)
+    return SessionId(await conn.fetchval(sql, uuid4(), principal, label, name))
 
 
 async def sent_by(conn: Connection, task: TaskId, account: str, source: str | None) -> bool:
