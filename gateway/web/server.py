@@ -24,7 +24,7 @@ from gateway.web.auth import sign_in
 from gateway.web.auth.request_guard import Entry, RequestGuard, entries
 from gateway.web.backend import Backend
 from gateway.web.http.errors import handle_errors
-from gateway.web.http.headers import ProxyHeaders, SecurityHeaders, hosts_of
+from gateway.web.http.headers import ProxyHeaders, SecurityHeaders
 from gateway.web.http.limits import Connection, Connections, RateLimiter, Throttle
 from gateway.web.live.conversations import Conversations
 from gateway.web.live.topics import Thread, Topics
@@ -107,13 +107,7 @@ def build_app(backend: Backend) -> FastAPI:
     app.entries = entries(*pages, *programs)
     app.mount("/static", _Files(directory=STATIC), name="static")
     app.add_middleware(GZipMiddleware, minimum_size=1000, exclude_content_types=_SENT_AS_IT_IS)
-    app.add_middleware(
-        RequestGuard,
-        allowed_hosts=hosts_of(backend.access.public_url),
-        named_hosts=backend.access.allowed_hosts,
-        page_name=backend.access.page_name,
-        routes=app.entries,
-    )
+    app.add_middleware(RequestGuard, routes=app.entries)
     app.add_middleware(SecurityHeaders)
     if public_url := backend.access.public_url:
         app.add_middleware(ProxyHeaders, public_url=public_url, proxies=backend.access.proxies)
