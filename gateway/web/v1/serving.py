@@ -25,6 +25,7 @@ from gateway.domain.ids import InboxId
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.people.credentials import Scope
 from gateway.domain.text.texts import clipped, key_digest
+from gateway.domain.work.trees import MODELS
 from gateway.flow.inbound.persistence import Accepted
 from gateway.store.delivery import addresses, inbox
 from gateway.store.transcript import sessions, tool_calls
@@ -44,9 +45,6 @@ from gateway.web.v1.wire import Completion, ResponseObject
 CHANNEL = "api"
 MAX_INLINE = 24 * 1024 * 1024
 """Bytes of a request, which is held in memory as a whole, including its files."""
-
-OWN = ("default",)
-"""The names of the agent that people chat with."""
 
 Shape: TypeAlias = Completion | ResponseObject
 """The wire format of an answer: in one piece, or as a stream of frames."""
@@ -167,7 +165,7 @@ async def _final_answer(pieces: Pieces) -> TurnAnswer:
 
 
 def _client_part(request: ChatRequest) -> ClientInput | None:
-    wanted = request.options if request.model in OWN else replace(request.options, agent=request.model)
+    wanted = request.options if request.model in MODELS else replace(request.options, agent=request.model)
     options = None if wanted == NO_OPTIONS else wanted.to_json()
     return ClientInput(options, request.results) if options or request.results else None
 
