@@ -19,7 +19,7 @@ from gateway.flow.unattended.triggers import QueueFull, TriggerRequest
 from gateway.secrets.signatures import SignedSource
 from gateway.web.auth.access import Caller, Requirement, client_of, needs
 from gateway.web.http.bodies import RequestBody, json_body, validated
-from gateway.web.http.errors import Refused
+from gateway.web.http.errors import Refused, existing
 from gateway.web.site import PRINTABLE, AtSite, Site, site_of
 from gateway.workspace.instructions import SOURCE_PATTERN
 
@@ -195,7 +195,5 @@ async def _trigger(request: Request, source: SignedSource, body: bytes) -> Respo
 
 
 def _channel(request: Request) -> WebhookChannel:
-    channel = site_of(request).channels.webhooks().get(request.path_params["name"])
-    if channel is None:
-        raise Refused(404, "not_found", "No channel of that name takes webhooks.")
-    return channel
+    channels = site_of(request).channels.webhooks()
+    return existing(channels.get(request.path_params["name"]), "No channel of that name takes webhooks.")

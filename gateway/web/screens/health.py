@@ -7,7 +7,7 @@ from fastapi import Request
 from fastapi.responses import Response
 
 from gateway.web.auth.access import OWNER, VISITOR, SignedIn
-from gateway.web.live.sse import EventStream, Frame, Patch, encoded_patches
+from gateway.web.live.sse import EventStream, Frame, Patch, to_json
 from gateway.web.pages import Screen
 from gateway.web.screens.jobs import job_pieces
 from gateway.web.site import AtSite, Site
@@ -40,5 +40,5 @@ async def _rounds(site: Site) -> AsyncGenerator[Frame, None]:
         findings = await asyncio.to_thread(site.health.findings)
         jobs = list((await job_pieces(site)).values())[1:]
         piece = site.pages.piece("health.html", findings=findings, mask=site.health.mask.text, jobs=jobs)
-        yield Frame(encoded_patches([Patch("fill", "board", piece)]))
+        yield Frame(to_json([Patch("fill", "board", piece)]))
         await asyncio.sleep(AGAIN_SECONDS)

@@ -33,7 +33,7 @@ from gateway.web.auth.access import Caller, needs, principal_of, sender_of
 from gateway.web.files import keep
 from gateway.web.http.bodies import UploadedFile
 from gateway.web.http.errors import Refused
-from gateway.web.live.sse import ClosedStream, EventStream, Frame
+from gateway.web.live.sse import ClosedStream, EventStream, Frame, cancel
 from gateway.web.site import Site, accept
 from gateway.web.v1 import turn
 from gateway.web.v1.request import ChatRequest
@@ -289,8 +289,7 @@ async def _pieces(running: "asyncio.Future[JsonObject]") -> AsyncGenerator[bytes
             await asyncio.wait({running}, timeout=PATIENCE_SECONDS)
         yield json.dumps(_outcome(running), ensure_ascii=False).encode()
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await cancel(running)
 
 
 def _outcome(running: "asyncio.Future[JsonObject]") -> Json:

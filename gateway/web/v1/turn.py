@@ -16,6 +16,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.transcript import messages, tool_calls
 from gateway.store.work.steps import ModelUse
 from gateway.web.http.errors import Refused
+from gateway.web.live.sse import cancel
 from gateway.web.site import Site
 
 _DIVERGED = "The answer was started again by another model; ask for it again with the same Idempotency-Key."
@@ -80,9 +81,7 @@ async def stream(site: Site, accepted: Accepted) -> Pieces:
                 yield rest
             yield whole
         finally:
-            waiting.cancel()
-            coming.cancel()
-            await asyncio.gather(waiting, coming, return_exceptions=True)
+            await cancel(waiting, coming)
 
 
 class StreamedText:
