@@ -295,6 +295,11 @@ class _Topic:
             finally:
                 await cancel(next_update)
 
+    def end(self) -> None:
+        """Disconnect the viewers, and those that wait for the first drawing."""
+        self.ring.end()
+        self.drawn.set()
+
     def _publish(self, patches: list[Patch]) -> None:
         if patches and self.drawn.is_set():
             self.ring.publish(to_json(patches))
@@ -331,7 +336,7 @@ class Topics:
             await stopping.wait()
             self._group = None
             for topic, task in self._open.values():
-                topic.ring.end()
+                topic.end()
                 task.cancel()
 
     async def refresh(self) -> None:
@@ -343,14 +348,8 @@ class Topics:
         """Yield frames for one viewer."""
         if self._group is None:
             return
-        topic, task = self._open.get(address) or self._begin(address, self._group)
-        drawn = asyncio.ensure_future(topic.drawn.wait())
-        try:
-            await asyncio.wait({drawn, task}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            drawn.cancel()
-        if not topic.drawn.is_set():
-            return
+        topic, _ = self._open.get(address) or self._begin(address, self._group)
+        await topic.drawn.wait()
         async with aclosing(topic.ring.follow(last_id)) as frames:
             async for frame in frames:
                 yield frame
@@ -369,5 +368,5 @@ class Topics:
         except Exception:  # its viewers reconnect by themselves
             log.exception("web.topic_broken", channel=address.channel)
         finally:
-            topic.ring.end()
+            topic.end()
             del self._open[address]
