@@ -92,9 +92,8 @@ def _file(part: JsonValue, param: str) -> InlineFile:
             mime = "audio/wav" if ending == "wav" else "audio/mpeg"
             return InlineFile(f"audio.{ending}", mime, _decoded(data, f"{param}.input_audio.data"))
         case {"type": "file", "file": {"file_id": _}}:
-            raise Refused(
-                400, "unsupported_value", "Send the file itself, as `file_data`.", param=f"{param}.file.file_id"
-            )
+            message = "Send the file itself, as `file_data`."
+            raise Refused(400, "unsupported_value", message, param=f"{param}.file.file_id")
         case _:
             raise invalid(param, "This part lacks fields that its type requires.")
 
