@@ -97,9 +97,8 @@ async def serve(
     accepted = await accept(site, replace(inbound, earlier=request.earlier, attachments=attached, client=client))
     if isinstance(accepted.decision, Ignore):
         raise Refused(400, "invalid_value", f"The message was ignored: {accepted.decision.reason}.", param="messages")
-    if fork is not None and accepted.address_id is not None:
-        async with site.database.connection() as conn:
-            address = (await addresses.get(conn, accepted.address_id)).address
+    if fork is not None and (found := accepted.address_id) is not None:
+        address = (await site.database.read(lambda conn: addresses.get(conn, found))).address
     pieces = turn.stream(site, accepted) if request.stream else _whole_answer(site, accepted)
     shape = shaped(accepted.inbox_id, created)
     if request.limits != NO_LIMITS:
@@ -273,10 +272,6 @@ async def json_response(work: Coroutine[Any, Any, JsonObject], headers: Mapping[
     except BaseException:
         running.cancel()
         raise
-    return _slow_response(running, headers)
-
-
-def _slow_response(running: "asyncio.Future[JsonObject]", headers: Mapping[str, str]) -> Response:
     # a compressor would keep the whitespace to itself
     unbuffered = {"Content-Encoding": "identity", "X-Accel-Buffering": "no"}
     return ClosedStream(_pieces(running), "application/json", {**headers, **unbuffered})
