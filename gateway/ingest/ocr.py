@@ -38,24 +38,21 @@ _NO_MEMORY = re.compile("bad_?alloc|allocat|insufficient memory|failed to map se
 log = logging.getLogger(__name__)
 
 
-class Ocr:
-    """Recognises pictures; the first one loads the best engine, which takes up to a second."""
+def recognised(image: "Image", out: Output) -> str:
+    """The text, or "" and the reason in the output's `problem`; raises `MemoryError`.
 
-    def __init__(self, out: Output) -> None:
-        self._out = out
-
-    def read(self, image: "Image") -> str:
-        """The text, or "" and the reason in the output's `problem`; raises `MemoryError`."""
-        try:
-            return engine().read(image)
-        except Exception as exc:
-            if isinstance(exc, MemoryError) or _NO_MEMORY.search(str(exc)):
-                raise MemoryError("there isn't enough memory to recognise a page") from exc
-            # The page is still kept as a picture, and the others are read.
-            log.exception("ocr.failed")
-            reason = (str(exc).strip().splitlines() or [""])[-1]
-            self._out.problem = f"text recognition failed: {type(exc).__name__}: {reason}"
-            return ""
+    The first picture loads the best engine, which takes up to a second.
+    """
+    try:
+        return engine().read(image)
+    except Exception as exc:
+        if isinstance(exc, MemoryError) or _NO_MEMORY.search(str(exc)):
+            raise MemoryError("there isn't enough memory to recognise a page") from exc
+        # The page is still kept as a picture, and the others are read.
+        log.exception("ocr.failed")
+        reason = (str(exc).strip().splitlines() or [""])[-1]
+        out.problem = f"text recognition failed: {type(exc).__name__}: {reason}"
+        return ""
 
 
 @cache
@@ -214,7 +211,6 @@ def read_image(source: Path, out: Output) -> str:
         count = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
         pages = f", {count} pages" if count > 1 else ""
         description = f"{image.format} picture, {image.width} × {image.height}{pages}"
-        recognise = Ocr(out).read
         for index in range(count):
             if out.recognised >= OCR_PAGES or not out.has_ocr_time:
                 out.problem = f"only the first {index} of {count:,} pages were read"
@@ -224,7 +220,7 @@ def read_image(source: Path, out: Output) -> str:
             page = _decoded(image)
             if not index:
                 out.set_view(page)
-            text = recognise(page)
+            text = recognised(page, out)
             out.add(text)
             out.add_image(page)
             if not text and out.nested:

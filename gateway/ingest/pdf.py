@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from gateway.ingest.ocr import SCAN_SIDE, Ocr
+from gateway.ingest.ocr import SCAN_SIDE, recognised
 from gateway.ingest.output import LONG_SIDE, MAX_FILES, MAX_PAGES, OCR_PAGES, Output, Unreadable
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class _Pages:
 
     def __init__(self, out: Output) -> None:
         self.recognised = self.left = self.doubtful = self.agreed = 0
-        self._out, self._ocr = out, Ocr(out)
+        self._out = out
 
     def problem(self) -> str:
         """The scans and the doubts, in a line."""
@@ -88,7 +88,7 @@ class _Pages:
             self.recognised += recognise
             self._out.recognised += recognise
             self.left += not recognise
-            shown = self._ocr.read(image) if recognise and image else ""
+            shown = recognised(image, self._out) if recognise and image else ""
             text = _joined(text, shown) if scan else self._compared(text, shown)
             if first and recognise and image:
                 self._out.set_view(image)

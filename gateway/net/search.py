@@ -133,7 +133,7 @@ class WebSearcher:
 
     async def _ask(self, name: str, query: str, count: int) -> Iterable[Hit]:
         if name == "ddgs":
-            return await find_keyless(query, count)
+            return await asyncio.to_thread(find_keyless, query, count)
         api, access = _APIS[name], self._access(name)
         if not access:
             raise NetError("not_configured", f"tools.web.search.{_setting(name)} is not set.")
@@ -156,15 +156,11 @@ class WebSearcher:
         return content
 
 
-async def find_keyless(query: str, count: int) -> list[Hit]:
+def find_keyless(query: str, count: int) -> list[Hit]:
     """Search by the package ddgs, which connects to search engines by itself, without a key; raises `NetError`.
 
-    A cancelled search runs on in its thread until its own timeout.
+    Blocks: a cancelled search runs on in its thread until its own timeout.
     """
-    return await asyncio.to_thread(_find_keyless, query, count)
-
-
-def _find_keyless(query: str, count: int) -> list[Hit]:
     from ddgs import DDGS
     from ddgs.exceptions import DDGSException
 

@@ -3,6 +3,7 @@
 import secrets
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Generic, Literal, TypeVar
 from urllib.parse import quote
 
 from cachetools import FIFOCache
@@ -13,42 +14,41 @@ from gateway.store.people.tokens import sha256
 
 LIFETIME = timedelta(minutes=10)
 _MAX_LINKS = 100
+Purpose = TypeVar("Purpose")
 
 
-class LoginLinks:
-    """The links that are still valid."""
+class _Links(Generic[Purpose]):
+    """The links that are still valid, each with its purpose."""
 
     def __init__(self) -> None:
-        self._expires_at: FIFOCache[str, datetime] = FIFOCache(_MAX_LINKS)
+        self._links: FIFOCache[str, tuple[datetime, Purpose]] = FIFOCache(_MAX_LINKS)
+
+    def redeem(self, secret: str, now: datetime) -> Purpose | None:
+        """The purpose of the link with this secret, which is used up; None if it isn't valid."""
+        until, purpose = self._links.pop(sha256(secret), (now, None))
+        return purpose if now < until else None
+
+    def _new_secret(self, purpose: Purpose, now: datetime) -> str:
+        """Its place is a link's fragment, which browsers do not send and logs do not contain."""
+        secret = secrets.token_hex(32)  # no character of it is markup in a messenger
+        self._links[sha256(secret)] = now + LIFETIME, purpose
+        return secret
+
+
+class LoginLinks(_Links[Literal[True]]):
+    """Links that sign the owner in."""
 
     def issue(self, base_url: str, now: datetime) -> str:
-        """A new link; its secret is in the fragment, which browsers do not send and logs do not contain."""
-        secret = secrets.token_hex(32)  # no character of it is markup in a messenger
-        self._expires_at[sha256(secret)] = now + LIFETIME
-        return f"{base_url.rstrip('/')}/login#t={secret}"
-
-    def redeem(self, secret: str, now: datetime) -> bool:
-        """Whether the secret is valid; it is used up by this call."""
-        until = self._expires_at.pop(sha256(secret), None)
-        return until is not None and now < until
+        """A new link."""
+        return f"{base_url.rstrip('/')}/login#t={self._new_secret(True, now)}"
 
 
-class SecretLinks:
-    """The links to the form for one person's secret, or the password of a file, that are still valid."""
-
-    def __init__(self) -> None:
-        self._links: FIFOCache[str, tuple[datetime, PrincipalId, str]] = FIFOCache(_MAX_LINKS)
+class SecretLinks(_Links[tuple[PrincipalId, str]]):
+    """Links to the form for one person's secret, or the password of a file, by its name or path."""
 
     def issue(self, base_url: str, principal: PrincipalId, name: str, now: datetime) -> str:
-        """A new link, for a secret or the path of a locked file; its data is in the fragment."""
-        secret = secrets.token_hex(32)
-        self._links[sha256(secret)] = now + LIFETIME, principal, name
-        return f"{base_url.rstrip('/')}/secret#t={secret}&name={quote(name)}"
-
-    def redeem(self, secret: str, now: datetime) -> tuple[PrincipalId, str] | None:
-        """The person and the name or path; None if the link isn't valid. It is used up by this call."""
-        link = self._links.pop(sha256(secret), None)
-        return link[1:] if link and now < link[0] else None
+        """A new link; its data is in the fragment."""
+        return f"{base_url.rstrip('/')}/secret#t={self._new_secret((principal, name), now)}&name={quote(name)}"
 
 
 @dataclass(slots=True)

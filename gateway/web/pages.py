@@ -1,6 +1,7 @@
 """Renders pages and parts of pages from the templates; everything is escaped unless it is already `Markup`."""
 
 import hashlib
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -43,8 +44,8 @@ class Pages:
         )
         self._templates.globals |= {"static": cache(_static), "playable": PLAYABLE}
         self._templates.filters |= {"plain": plain, "bytes": size_text, "compact": compact}
-        self._parts = self._templates.get_template("parts.html").module
-        self._messages = self._templates.get_template("messages.html").module
+        modules = [self._templates.get_template(name).module for name in ("parts.html", "messages.html")]
+        self._macros = ChainMap(*map(vars, modules))
 
     def page(self, request: Request, template: str, **context: object) -> HTMLResponse:
         """Render a whole page, in the theme of the cookie."""
@@ -57,19 +58,14 @@ class Pages:
         return Markup(self._templates.get_template(template).render(**context))
 
     def part(self, macro: str, *arguments: object) -> Markup:
-        """Render a macro of parts.html."""
-        rendered: Markup = getattr(self._parts, macro)(*arguments)
+        """Render a macro of parts.html or messages.html."""
+        rendered: Markup = self._macros[macro](*arguments)
         return rendered
 
     def section(self, id: str, title: str, macro: str, rows: Mapping[str, Sequence[object]]) -> dict[str, str]:
         """Pieces for rows by their ids, each the macro of its id and values, under a heading; none without rows."""
         heading: dict[str, str] = {id: self.part("heading", id, title)} if rows else {}
         return heading | {each: self.part(macro, each, *row) for each, row in rows.items()}
-
-    def message(self, macro: str, *arguments: object) -> Markup:
-        """Render a macro of messages.html."""
-        rendered: Markup = getattr(self._messages, macro)(*arguments)
-        return rendered
 
 
 def plain(text: str, limit: int = 200) -> str:

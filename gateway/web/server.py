@@ -6,11 +6,11 @@ Stopping it closes open streams.
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from http import HTTPStatus
-from typing import Any, assert_never
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -21,10 +21,11 @@ from starlette.types import Scope
 
 from gateway.web import api, screens
 from gateway.web.auth import sign_in
+from gateway.web.auth.access import Scheme
 from gateway.web.auth.request_guard import Entry, RequestGuard, entries
 from gateway.web.backend import Backend
 from gateway.web.http.errors import handle_errors
-from gateway.web.http.headers import ProxyHeaders, SecurityHeaders, hosts_of
+from gateway.web.http.headers import ProxyHeaders, SecurityHeaders
 from gateway.web.http.limits import Connection, Connections, RateLimiter, Throttle
 from gateway.web.live.conversations import Conversations
 from gateway.web.live.topics import Thread, Topics
@@ -107,13 +108,7 @@ def build_app(backend: Backend) -> FastAPI:
     app.entries = entries(*pages, *programs)
     app.mount("/static", _Files(directory=STATIC), name="static")
     app.add_middleware(GZipMiddleware, minimum_size=1000, exclude_content_types=_SENT_AS_IT_IS)
-    app.add_middleware(
-        RequestGuard,
-        allowed_hosts=hosts_of(backend.access.public_url),
-        named_hosts=backend.access.allowed_hosts,
-        page_name=backend.access.page_name,
-        routes=app.entries,
-    )
+    app.add_middleware(RequestGuard, routes=app.entries)
     app.add_middleware(SecurityHeaders)
     if public_url := backend.access.public_url:
         app.add_middleware(ProxyHeaders, public_url=public_url, proxies=backend.access.proxies)
@@ -212,16 +207,15 @@ def _complete(operation: dict[str, Any], entry: Entry) -> None:
             response.setdefault("content", content)
 
 
+_ERRORS: Mapping[Scheme, set[int]] = {
+    "public": {403},
+    "webhook": {401, 429},
+    "bearer": {401, 403, 409, 429},
+    "cookie": {401, 403, 409, 429},
+}
+
+
 def _errors(entry: Entry) -> set[int]:
     """The error codes of the guard and the error handlers; a route declares its own `responses`."""
-    found = {400, 408, 413, 421, 500, 503}
-    match entry.requirement.scheme:
-        case "public":
-            found |= {403}
-        case "webhook":
-            found |= {401, 429}
-        case "bearer" | "cookie":
-            found |= {401, 403, 409, 429}
-        case unreachable:
-            assert_never(unreachable)
+    found = {400, 408, 413, 421, 500, 503} | _ERRORS[entry.requirement.scheme]
     return found | ({404} if "{" in entry.route.path else set())

@@ -29,6 +29,7 @@ from gateway.web.http.errors import Refused
 from gateway.web.http.limits import CredentialLookups, RateLimiter, Throttle
 from gateway.web.live.boards import Boards
 from gateway.web.live.conversations import Conversations
+from gateway.web.live.sse import cancel
 from gateway.web.live.topics import Topics
 from gateway.web.pages import Pages, Screen
 
@@ -160,9 +161,7 @@ class Site(Backend):
                     return done.result()
                 raise _unanswered(restarting=self.stopping.is_set())
             finally:
-                done.cancel()
-                end.cancel()
-                await asyncio.gather(done, end, return_exceptions=True)
+                await cancel(done, end)
 
 
 def _unanswered(*, restarting: bool) -> Refused:

@@ -3,7 +3,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.web.live.sse import Patch, difference, encoded_patches
+from gateway.web.live.sse import Patch, difference, to_json
 
 pages = st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from(["1", "2"]), max_size=8).flatmap(
     lambda page: st.permutations(list(page.items())).map(dict)
@@ -43,4 +43,4 @@ def test_a_finished_answer_takes_the_place_of_the_one_being_written():
 
 def test_patches_are_lists_for_the_page():
     patches = [Patch("insert", "", "2"), Patch("remove", "b"), Patch("running", True)]
-    assert json.loads(encoded_patches(patches)) == [["insert", "", "2"], ["remove", "b", ""], ["running", True, ""]]
+    assert json.loads(to_json(patches)) == [["insert", "", "2"], ["remove", "b", ""], ["running", True, ""]]

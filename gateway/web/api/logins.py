@@ -13,7 +13,7 @@ from gateway.domain.channels.channel import Login, LoginChannel
 from gateway.domain.conversation.inbound import LOCAL
 from gateway.domain.people.credentials import Scope
 from gateway.web.auth.access import Caller, needs
-from gateway.web.http.errors import Refused
+from gateway.web.http.errors import Refused, existing
 from gateway.web.links import LIFETIME
 from gateway.web.site import AtSite, Site
 
@@ -26,10 +26,7 @@ _MAX_QR_CHARS = 1000
 
 def find_channel(site: Site, name: str) -> LoginChannel:
     """The channel of that name; raises `Refused` if it does not exist or has no login."""
-    channel = site.channels.logins().get(name)
-    if channel is None:
-        raise Refused(404, "not_found", f"{name} has no login; see channels in config.json.")
-    return channel
+    return existing(site.channels.logins().get(name), f"{name} has no login; see channels in config.json.")
 
 
 def digits_of(phone: str) -> str:

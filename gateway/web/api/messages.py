@@ -22,7 +22,7 @@ from gateway.web import files
 from gateway.web.auth.access import MESSAGE_BODY, Caller, needs
 from gateway.web.files import MAX_FILES, attachments_for
 from gateway.web.http.bodies import json_body, parsed, validated
-from gateway.web.http.errors import Refused
+from gateway.web.http.errors import existing
 from gateway.web.live.entries import attachment_json
 from gateway.web.site import MAX_MESSAGE_CHARS, PRINTABLE, AtSite, Site, accept_from_owner, accepted_json
 
@@ -75,9 +75,8 @@ async def answer(
 
 async def _accepted(site: Site, caller: Caller, id: InboxId) -> Accepted:
     async with site.database.connection() as conn:
-        arrival = await inbox.find(conn, CHANNEL, caller.account, id)
-        if arrival is None:
-            raise Refused(404, "not_found", "No such message was sent with this token.")
+        found = await inbox.find(conn, CHANNEL, caller.account, id)
+        arrival = existing(found, "No such message was sent with this token.")
         row = await messages.get(conn, arrival.message_id) if arrival.message_id else None
         at = await addresses.get(conn, arrival.address_id)
     session = row.session_id if row else at.session_id

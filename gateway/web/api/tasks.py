@@ -26,7 +26,6 @@ from gateway.web.site import PRINTABLE, AtSite
 MAX_BODY = 256 * 1024
 
 router = APIRouter()
-Reader = Annotated[Caller, Depends(needs(Scope.READ))]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=PRINTABLE)]
 
 
@@ -84,10 +83,9 @@ def _label(caller: Caller) -> Label:
     return Label.KNOWN if Scope.ADMIN in caller.scopes else Label.UNTRUSTED
 
 
-@router.get("/api/tasks")
+@router.get("/api/tasks", dependencies=[Depends(needs(Scope.READ))])
 async def listed(
     site: AtSite,
-    _caller: Reader,
     status: Status | None = None,
     agent: Annotated[str | None, Query(max_length=200)] = None,
     text: Annotated[str | None, Query(max_length=200)] = None,

@@ -19,7 +19,7 @@ from gateway.flow.unattended.triggers import QueueFull, TriggerRequest
 from gateway.secrets.signatures import SignedSource
 from gateway.web.auth.access import Caller, Requirement, client_of, needs
 from gateway.web.http.bodies import RequestBody, json_body, validated
-from gateway.web.http.errors import Refused
+from gateway.web.http.errors import Refused, existing
 from gateway.web.site import PRINTABLE, AtSite, Site, site_of
 from gateway.workspace.instructions import SOURCE_PATTERN
 
@@ -79,15 +79,7 @@ router = APIRouter()
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 
 
-async def _within_rate(
-    site: AtSite, caller: Annotated[Caller, Depends(needs(Scope.TRIGGER, body=MAX_TRIGGER))]
-) -> Caller:
-    """The sender; raises `Refused` if it exceeds its rate."""
-    site.rate_limiter.spend(caller.account)
-    return caller
-
-
-Sender = Annotated[Caller, Depends(_within_rate)]
+Sender = Annotated[Caller, Depends(needs(Scope.TRIGGER, body=MAX_TRIGGER))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +94,7 @@ class QueuedTask:
 @router.post("/trigger", status_code=202, openapi_extra=json_body(Trigger.model_json_schema()))
 async def trigger(request: Request, site: AtSite, caller: Sender, key: Key = None) -> QueuedTask:
     """Send a trigger to the agent, which treats the content as data, not as instructions."""
+    site.rate_limiter.spend(caller.account)
     body = parse_trigger(await request.body())
     if body.agent not in MODELS:
         raise Refused(400, "unknown_agent", f"There is only {', '.join(MODELS)}.", param="agent")
@@ -122,6 +115,7 @@ async def hook(
     deliver_to: Name | None = None,
 ) -> QueuedTask:
     """Send a trigger from a program with a fixed request format: the raw body is the content."""
+    site.rate_limiter.spend(caller.account)
     content = body_text(await request.body())
     return await _queued(
         site, TriggerRequest(_source(caller, source), content, caller.account, session, deliver_to, key)
@@ -195,7 +189,5 @@ async def _trigger(request: Request, source: SignedSource, body: bytes) -> Respo
 
 
 def _channel(request: Request) -> WebhookChannel:
-    channel = site_of(request).channels.webhooks().get(request.path_params["name"])
-    if channel is None:
-        raise Refused(404, "not_found", "No channel of that name takes webhooks.")
-    return channel
+    channels = site_of(request).channels.webhooks()
+    return existing(channels.get(request.path_params["name"]), "No channel of that name takes webhooks.")

@@ -3,7 +3,7 @@
 import hmac
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from fastapi import Depends, Request
 
@@ -57,6 +57,9 @@ class Caller:
         return self.session is None or self.session.as_owner
 
 
+Scheme: TypeAlias = Literal["public", "bearer", "cookie", "webhook"]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Requirement:
     """The credential that a route requires before the body is read, and the most bytes of the body.
@@ -66,7 +69,7 @@ class Requirement:
     """
 
     identify: Callable[[Request], Awaitable[Caller | None]]
-    scheme: Literal["public", "bearer", "cookie", "webhook"]
+    scheme: Scheme
     body: int
 
     async def __call__(self, request: Request) -> Caller | None:

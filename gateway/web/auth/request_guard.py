@@ -1,7 +1,6 @@
 """Checks on every request before a byte of its body is read: host, origin, credential and size."""
 
 import asyncio
-from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from fastapi import APIRouter
@@ -15,9 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from gateway.config.value_types import LOOPBACK_HOSTS
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.text.texts import one_line
-from gateway.web.auth.access import ADMITTED, Caller, Requirement, client_of, public
+from gateway.web.auth.access import ADMITTED, Caller, Requirement, at_page, client_of, public
 from gateway.web.http.errors import Refused, respond
 from gateway.web.http.headers import has_cookie, is_foreign, split_host
+from gateway.web.site import site_of
 
 BODY_SECONDS = 10.0
 UNKNOWN_HOST = (
@@ -60,9 +60,6 @@ class RequestGuard:
     """
 
     app: ASGIApp
-    allowed_hosts: frozenset[str]
-    named_hosts: Callable[[], Collection[str]]
-    page_name: str
     routes: tuple[Entry, ...]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -87,12 +84,13 @@ class RequestGuard:
         return public, {}
 
     async def _admit(self, request: Request, requirement: Requirement) -> Caller | None:
-        headers, host = request.headers, request.headers.get("host", "").lower()
+        headers = request.headers
         if "content-length" in headers and "transfer-encoding" in headers:
             message = "Send either Content-Length or Transfer-Encoding, not both."
             raise Refused(400, "ambiguous_length", message, headers={"Connection": "close"})
-        if len(headers.getlist("host")) != 1 or not self._serves(host):
-            raise Refused(421, "unknown_host", UNKNOWN_HOST.format(host=one_line(host, 100) or "no name"))
+        if len(headers.getlist("host")) != 1 or not _serves_host(request):
+            named = one_line(headers.get("host", ""), 100).lower() or "no name"
+            raise Refused(421, "unknown_host", UNKNOWN_HOST.format(host=named))
         by_token = requirement.scheme == "bearer" and not has_cookie(request)  # no foreign page has one
         if not by_token and requirement.scheme != "webhook" and is_foreign(request):
             raise Refused(403, "foreign_origin", "Requests from other web pages are refused.")
@@ -106,12 +104,12 @@ class RequestGuard:
             raise _too_large(requirement.body)
         return caller
 
-    def _serves(self, host: str) -> bool:
-        name, port = split_host(host)
-        if port and not port.isdecimal():
-            return False
-        ours = name in LOOPBACK_HOSTS or name == self.page_name or host in self.allowed_hosts
-        return ours or name in self.named_hosts()
+
+def _serves_host(request: Request) -> bool:
+    name, port = split_host(request.headers["host"].lower())
+    if port and not port.isdecimal():
+        return False
+    return name in LOOPBACK_HOSTS or at_page(request) or name in site_of(request).access.allowed_hosts()
 
 
 async def _response(request: Request, error: Refused | TryAgainLater) -> Response:

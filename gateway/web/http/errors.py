@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import TypeVar
 
 import structlog
 from fastapi import FastAPI
@@ -24,6 +25,7 @@ from gateway.web.pages import Pages
 from gateway.workspace.files.paths import WorkspaceError
 
 log = structlog.get_logger(__name__)
+Value = TypeVar("Value")
 
 _DOMAIN_ERRORS: Mapping[type[Exception], tuple[int, str, str | None]] = {
     InvalidSchedule: (409, "refused", None),
@@ -69,6 +71,13 @@ class Refused(HTTPException):
     def body(self) -> dict[str, dict[str, str | None]]:
         """The error as JSON."""
         return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+
+
+def existing(value: Value | None, message: str) -> Value:
+    """The value; raises `Refused` (404) with this message if there is none."""
+    if value is None:
+        raise Refused(404, "not_found", message)
+    return value
 
 
 def handle_errors(app: FastAPI) -> None:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from gateway.domain.errors import TryAgainLater
 from gateway.flow.signals import Wakeup
-from gateway.web.live.sse import Frame, Patch, difference, encoded_patches
+from gateway.web.live.sse import Frame, Patch, difference, to_json
 
 POLL_SECONDS = 1.0
 
@@ -35,9 +35,9 @@ class Boards:
             while True:
                 seen, pieces = await board.after(seen)
                 if not shown and pieces:
-                    yield Frame(encoded_patches([Patch("fill", "board", "".join(pieces.values()))]))
+                    yield Frame(to_json([Patch("fill", "board", "".join(pieces.values()))]))
                 elif patches := difference(shown, pieces):
-                    yield Frame(encoded_patches(patches))
+                    yield Frame(to_json(patches))
                 shown = dict(pieces)
         finally:
             board.viewers -= 1

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -10,6 +10,7 @@ from typing import TypeAlias
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.ids import SessionId
 from gateway.flow.live import Live, LiveEvent, Overrun, SessionReplaced, Subscription
+from gateway.flow.signals import Wakeup
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import attachments
 from gateway.store.transcript import conversations, messages, sessions
@@ -46,12 +47,12 @@ class Conversations:
     def __init__(self, database: Database, live: Live) -> None:
         self._database = database
         self._live = live
-        self._first = asyncio.Event()
+        self._first = Wakeup()
 
     def notify_accepted(self) -> None:
         """Signal that a message was accepted: it may be the first of an address that is being followed."""
         self._first.set()
-        self._first = asyncio.Event()
+        self._first = Wakeup()
 
     async def refresh(self, address: Address) -> None:
         """Have everybody who follows the address read its rows again: what they show of them has changed."""
@@ -109,9 +110,7 @@ class Conversations:
             first = self._first
             if (session := await self._session(address)) is not None:
                 return session
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_POLL_SECONDS):
-                    await first.wait()
+            await first.wait(_POLL_SECONDS)
 
 
 async def _open_questions(conn: Connection, rows: Sequence[MessageRow]) -> Sequence[ReviewRow]:

@@ -96,7 +96,7 @@ class Entries:
 
         `running` says how far a call is. `questions` are the cards of those that a notice asks and that are open.
         """
-        part, id = self.pages.message, id_of(row)
+        part, id = self.pages.part, id_of(row)
         match row.kind:
             case "user":
                 return part("user", id, row, _note(row), _reads(row), self.acts and _own(row))
@@ -121,7 +121,7 @@ class Entries:
 
     def awaited(self, event: ModelAwaited) -> Markup:
         """The model that a turn waits for, and why."""
-        return self.pages.message("awaited", event.model, _TROUBLES.get(event.error, "failed"), round(event.seconds))
+        return self.pages.part("awaited", event.model, _TROUBLES.get(event.error, "failed"), round(event.seconds))
 
 
 def id_of(row: MessageRow) -> str:

@@ -3,12 +3,12 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 from starlette.responses import StreamingResponse
@@ -87,10 +87,15 @@ async def _with_keep_alive(
                 next_frame = asyncio.ensure_future(anext(frames, None))
                 yield frame.encode()
         finally:
-            end.cancel()
-            next_frame.cancel()
-            await asyncio.gather(end, next_frame, return_exceptions=True)
+            await cancel(end, next_frame)
             await frames.aclose()
+
+
+async def cancel(*running: "asyncio.Future[Any]") -> None:
+    """Cancel them, and wait for their ends."""
+    for each in running:
+        each.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
 
 
 class Ring:
@@ -156,11 +161,6 @@ class Patch(NamedTuple):
     what: Literal["replace", "insert", "remove", "append", "fill", "running"]
     where: str | bool
     html: str = ""
-
-
-def encoded_patches(patches: Sequence[Patch]) -> str:
-    """Encode patches for `ui.js`."""
-    return to_json(patches)
 
 
 def difference(before: Mapping[str, str], after: Mapping[str, str]) -> list[Patch]:

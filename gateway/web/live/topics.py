@@ -19,7 +19,7 @@ from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust.reviews import ReviewRow
 from gateway.web.live.conversations import Conversations, Snapshot, Update
 from gateway.web.live.entries import Entries, id_of, id_of_thought, names_in, question_cards, running_todo_list
-from gateway.web.live.sse import Frame, Patch, Ring, difference, encoded_patches
+from gateway.web.live.sse import Frame, Patch, Ring, cancel, difference, to_json
 from gateway.web.markup.markdown import LONG, Markdown, boundary
 from gateway.web.pages import Pages
 
@@ -75,7 +75,7 @@ class ThinkingView:
         """Patches for a new page."""
         if not self._since:
             return []
-        html = self._pages.message("live_thought", self._line(over=over), str(self._text))
+        html = self._pages.part("live_thought", self._line(over=over), str(self._text))
         return [Patch("fill", "live-thought", str(html))]
 
     def _line(self, *, over: bool) -> str:
@@ -234,13 +234,13 @@ class Thread:
         for (row, *_), html in made.items():
             if row.thought_ms is not None:
                 thought = id_of_thought(row)
-                entries[thought] = str(self._pages.message("thought", thought, row, thought_words(row.thought_ms)))
+                entries[thought] = str(self._pages.part("thought", thought, row, thought_words(row.thought_ms)))
             entries[id_of(row)] = html
         if not self._running:
             return entries
         steps = running_todo_list(shown)
-        todo = {TODO_LIST: str(self._pages.message("todo", TODO_LIST, steps))} if steps else {}
-        return entries | todo | {LIVE: str(self._pages.message("live"))}
+        todo = {TODO_LIST: str(self._pages.part("todo", TODO_LIST, steps))} if steps else {}
+        return entries | todo | {LIVE: str(self._pages.part("live"))}
 
     def _state(self, row: MessageRow, result: MessageRow | None) -> str:
         """How far a call is while it runs; "" for what doesn't run."""
@@ -273,7 +273,7 @@ class _Topic:
         self._thread = thread
         self._conversations = conversations
         self._snapshot: Snapshot | None = None
-        self.ring = Ring(lambda: encoded_patches(thread.whole()))
+        self.ring = Ring(lambda: to_json(thread.whole()))
         self.drawn = asyncio.Event()
 
     async def run(self) -> None:
@@ -293,12 +293,16 @@ class _Topic:
                     elif asks:
                         self._publish(await self._read_again())
             finally:
-                next_update.cancel()
-                await asyncio.gather(next_update, return_exceptions=True)
+                await cancel(next_update)
+
+    def end(self) -> None:
+        """Disconnect the viewers, and those that wait for the first drawing."""
+        self.ring.end()
+        self.drawn.set()
 
     def _publish(self, patches: list[Patch]) -> None:
         if patches and self.drawn.is_set():
-            self.ring.publish(encoded_patches(patches))
+            self.ring.publish(to_json(patches))
         self.drawn.set()
 
     async def _draw(self, update: Update) -> list[Patch]:
@@ -332,7 +336,7 @@ class Topics:
             await stopping.wait()
             self._group = None
             for topic, task in self._open.values():
-                topic.ring.end()
+                topic.end()
                 task.cancel()
 
     async def refresh(self) -> None:
@@ -344,14 +348,8 @@ class Topics:
         """Yield frames for one viewer."""
         if self._group is None:
             return
-        topic, task = self._open.get(address) or self._begin(address, self._group)
-        drawn = asyncio.ensure_future(topic.drawn.wait())
-        try:
-            await asyncio.wait({drawn, task}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            drawn.cancel()
-        if not topic.drawn.is_set():
-            return
+        topic, _ = self._open.get(address) or self._begin(address, self._group)
+        await topic.drawn.wait()
         async with aclosing(topic.ring.follow(last_id)) as frames:
             async for frame in frames:
                 yield frame
@@ -370,5 +368,5 @@ class Topics:
         except Exception:  # its viewers reconnect by themselves
             log.exception("web.topic_broken", channel=address.channel)
         finally:
-            topic.ring.end()
+            topic.end()
             del self._open[address]

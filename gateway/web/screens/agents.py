@@ -21,7 +21,7 @@ from gateway.store.work.trees import NodeRow
 from gateway.web.auth.access import OWNER, SignedIn
 from gateway.web.files import preview
 from gateway.web.http.bodies import Text
-from gateway.web.http.errors import Refused
+from gateway.web.http.errors import Refused, existing
 from gateway.web.pages import Screen
 from gateway.web.screens import add_board, files
 from gateway.web.screens.settings import model_names
@@ -69,10 +69,7 @@ class NewAgentForm(AgentForm):
 
 
 async def _find_agent(site: AtSite, name: str) -> ListedAgent:
-    listed = await site.trees.agents.listed(name)
-    if listed is None:
-        raise Refused(404, "not_found", f"There is no agent {name[:80]!r}.")
-    return listed
+    return existing(await site.trees.agents.listed(name), f"There is no agent {name[:80]!r}.")
 
 
 Found = Annotated[ListedAgent, Depends(_find_agent)]

@@ -7,7 +7,7 @@ from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 
 from gateway.web.auth.access import OWNER, VISITOR, SignedIn
-from gateway.web.live.sse import EventStream, Frame, Patch, encoded_patches
+from gateway.web.live.sse import EventStream, Frame, Patch, to_json
 from gateway.web.pages import Screen
 from gateway.web.site import AtSite, Site
 from gateway.web.trace import seconds
@@ -45,7 +45,7 @@ async def _rounds(site: Site) -> AsyncGenerator[Frame, None]:
     while True:
         findings = await asyncio.to_thread(site.health.findings)
         piece = site.pages.piece("health.html", findings=findings, mask=site.health.mask.text, jobs=_jobs(site))
-        yield Frame(encoded_patches([Patch("fill", "board", piece)]))
+        yield Frame(to_json([Patch("fill", "board", piece)]))
         await asyncio.sleep(AGAIN_SECONDS)
 
 

@@ -17,7 +17,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.work.schedules import UTC_ZONE
 from gateway.logs.files import Event, Level, Trail, at_least, event_of, find_session_trail, follow_lines, gateway_trail
 from gateway.web.auth.access import VISITOR, SignedIn
-from gateway.web.live.sse import EventStream, Frame, Patch, encoded_patches
+from gateway.web.live.sse import EventStream, Frame, Patch, to_json
 from gateway.web.pages import Screen
 from gateway.web.site import AtSite, Site
 
@@ -95,7 +95,7 @@ async def _tail(site: Site, query: LogQuery, trail: Trail) -> AsyncGenerator[Fra
             if len(shown) > MAX_LINES:
                 patches.append(Patch("remove", shown.popleft()))
         if patches:
-            yield Frame(encoded_patches(patches))
+            yield Frame(to_json(patches))
             patches = []
         await asyncio.sleep(POLL_SECONDS)
 

@@ -16,7 +16,7 @@ from gateway.llm.auto import GUIDE
 from gateway.llm.vendors import VENDORS_WITH_KEYS, UnknownVendor, Vendor
 from gateway.web.api import logins
 from gateway.web.auth.access import OWNER
-from gateway.web.http.errors import Refused
+from gateway.web.http.errors import existing
 from gateway.web.pages import Screen
 from gateway.web.screens import add_board
 from gateway.web.screens.settings import model_names
@@ -94,9 +94,7 @@ async def offer(site: AtSite) -> None:
 
 
 def _setup(site: Site) -> Setup:
-    if site.channels.setup is None:
-        raise Refused(404, "not_found", "Nothing can be connected here.")
-    return site.channels.setup
+    return existing(site.channels.setup, "Nothing can be connected here.")
 
 
 def _answers(site: Site) -> str:

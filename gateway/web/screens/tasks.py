@@ -158,10 +158,9 @@ async def events(site: AtSite, caller: SignedIn, query: Annotated[TreeQuery, Que
 @screen.get(f"{HERE}/{{id}}", dependencies=VISITOR)
 async def tree(request: Request, site: AtSite, nodes: Nodes) -> Response:
     """The whole tree of a task."""
-    async with site.database.connection() as conn:
-        source = (await tasks.payload(conn, nodes[0].id)).get("forked_from")
-    pieces = (await _tree(site, nodes, Markdown())).values()
-    return site.screen(request, screen, "task.html", top=nodes[0], source=source, pieces=pieces)
+    payload = await site.database.read(lambda conn: tasks.payload(conn, nodes[0].id))
+    shown = {"source": payload.get("forked_from"), "pieces": (await _tree(site, nodes, Markdown())).values()}
+    return site.screen(request, screen, "task.html", top=nodes[0], **shown)
 
 
 @screen.get(f"{HERE}/{{id}}/events", dependencies=[Depends(_nodes)])

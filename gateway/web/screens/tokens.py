@@ -12,7 +12,7 @@ from gateway.domain.people.credentials import SCOPE_WORDS, Scope, permits
 from gateway.store.people import tokens
 from gateway.web.auth.access import OWNER
 from gateway.web.http.bodies import Name, Text
-from gateway.web.http.errors import Refused
+from gateway.web.http.errors import Refused, existing
 from gateway.web.pages import Screen
 from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
@@ -62,9 +62,7 @@ async def create(site: AtSite, wanted: Annotated[TokenForm, Depends()]) -> HTMLR
 @screen.post("/tokens/revoke", status_code=204, dependencies=OWNER)
 async def revoke(site: AtSite, name: Annotated[Text, Form(max_length=1_000)]) -> None:
     """Revoke a token, and end its streams; the page is updated by its events."""
-    ended = await tokens.revoke(site.database, name)
-    if ended is None:
-        raise Refused(404, "not_found", f"There is no token named {name}.")
+    ended = existing(await tokens.revoke(site.database, name), f"There is no token named {name}.")
     site.rights.look_again()
     log.info("web.token_revoked", name=name, ended=str(ended))
 

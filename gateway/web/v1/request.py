@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
@@ -71,21 +71,14 @@ def parse(body: bytes, models: Sequence[str]) -> ChatRequest:
     """Parse a request; raises `Refused`, naming the invalid field."""
     fields = fields_of(body, models)
     messages = instructions_first(fields.get("messages"))
-    history = _messages(messages)
-    earlier, results, text = split(history, "messages")
-    form = format_of(fields.get("response_format"), "response_format")
+    history, form = _messages(messages), format_of(fields.get("response_format"), "response_format")
     stream_options = fields.get("stream_options") or {}
     usage = stream_options.get("include_usage") if isinstance(stream_options, dict) else None
-    return ChatRequest(
-        model=str(fields["model"]),
-        text=text,
+    request = request_of(fields, history, form, "messages")
+    return replace(
+        request,
         files=_files(messages) if history[-1].role == "user" else (),
-        earlier=earlier,
-        options=options_of(fields, form),
-        results=results,
-        stream=flag(fields.get("stream"), "stream"),
         include_usage=flag(usage, "stream_options.include_usage"),
-        limits=limits_of(fields, fenced=form is not None),
     )
 
 
@@ -119,14 +112,25 @@ def fields_of(body: bytes, models: Sequence[str], *, but: str = "") -> dict[str,
     return fields
 
 
-def options_of(fields: Mapping[str, JsonValue], answer_format: JsonObject | None) -> ClientOptions:
-    """The client's own tools and format; raises `Refused`."""
+def request_of(
+    fields: Mapping[str, JsonValue], history: Sequence[Earlier], answer_format: JsonObject | None, param: str
+) -> ChatRequest:
+    """The request with this history, which `param` holds, still without its files; raises `Refused`."""
+    earlier, results, text = _split(history, param)
     tools = tools_of(fields.get("tools"))
     allowed, must_call = choice_of(fields.get("tool_choice"), tools)
-    return ClientOptions(tools if allowed else (), must_call, answer_format)
+    return ChatRequest(
+        model=str(fields["model"]),
+        text=text,
+        earlier=earlier,
+        options=ClientOptions(tools if allowed else (), must_call, answer_format),
+        results=results,
+        stream=flag(fields.get("stream"), "stream"),
+        limits=limits_of(fields, fenced=answer_format is not None),
+    )
 
 
-def split(history: Sequence[Earlier], param: str) -> tuple[tuple[Earlier, ...], tuple[ToolResult, ...], str]:
+def _split(history: Sequence[Earlier], param: str) -> tuple[tuple[Earlier, ...], tuple[ToolResult, ...], str]:
     """The earlier messages, then the new results of the client's tools and the new text; either may be empty."""
     history = _with_calls(history)
     last = history[-1]

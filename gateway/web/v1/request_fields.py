@@ -77,7 +77,7 @@ def _text(part: JsonValue, param: str) -> str | None:
     if isinstance(kind, str) and kind in FILES:
         return None
     message = f"Content of type {json.dumps(kind)} is not supported; use text, image_url, file or input_audio."
-    raise _refused("unsupported_value", message, f"{param}.type")
+    raise Refused(400, "unsupported_value", message, param=f"{param}.type")
 
 
 def _file(part: JsonValue, param: str) -> InlineFile:
@@ -92,7 +92,8 @@ def _file(part: JsonValue, param: str) -> InlineFile:
             mime = "audio/wav" if ending == "wav" else "audio/mpeg"
             return InlineFile(f"audio.{ending}", mime, _decoded(data, f"{param}.input_audio.data"))
         case {"type": "file", "file": {"file_id": _}}:
-            raise _refused("unsupported_value", "Send the file itself, as `file_data`.", f"{param}.file.file_id")
+            message = "Send the file itself, as `file_data`."
+            raise Refused(400, "unsupported_value", message, param=f"{param}.file.file_id")
         case _:
             raise invalid(param, "This part lacks fields that its type requires.")
 
@@ -100,7 +101,7 @@ def _file(part: JsonValue, param: str) -> InlineFile:
 def _image(url: str, param: str) -> InlineFile:
     if not url.startswith("data:"):
         message = "Pictures are not fetched from other addresses; send it as a data: URL."
-        raise _refused("invalid_image_url", message, param)
+        raise Refused(400, "invalid_image_url", message, param=param)
     mime, inside = _data(url, param)
     return InlineFile(f"picture{guess_extension(mime) or ''}", mime, inside)
 
@@ -121,11 +122,7 @@ def _decoded(text: str, param: str) -> bytes:
         # in pieces, between which other threads run
         return b"".join(base64.b64decode(text[at : at + PIECE], validate=True) for at in range(0, len(text), PIECE))
     except (binascii.Error, ValueError):
-        raise _refused("invalid_base64", "This is not valid base64.", param) from None
-
-
-def _refused(code: str, message: str, param: str) -> Refused:
-    return Refused(400, code, message, param=param)
+        raise Refused(400, "invalid_base64", "This is not valid base64.", param=param) from None
 
 
 MAX_TOOLS = 128

@@ -19,12 +19,9 @@ from gateway.store.transcript.messages import CLIENT, MessageRow
 from gateway.web.auth.access import Caller
 from gateway.web.http.errors import Refused
 from gateway.web.site import Site
-from gateway.web.v1.request import ChatRequest, fields_of, flag, instructions_first, options_of, split
+from gateway.web.v1.request import ChatRequest, fields_of, instructions_first, request_of
 from gateway.web.v1.request_fields import InlineFile, call_of, files_of, format_of, invalid, kind_of, result_of, text_of
 from gateway.web.v1.serving import CHANNEL
-from gateway.web.v1.text_cut import limits_of
-
-_TEXTS = frozenset({"input_text", "output_text"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +46,10 @@ class UnresolvedRequest:
             history.insert(0, Earlier("system", instructions))
         if not self.items or not history:
             raise invalid("input", "'input' must be a text or a list of items.")
-        earlier, results, text = split(history, "input")
         form = self.fields.get("text")
         wanted = _nested(form.get("format")) if isinstance(form, dict) else None
-        format = format_of(wanted, "text.format")
-        return ChatRequest(
-            model=str(self.fields["model"]),
-            text=text,
-            files=_files(self.items),
-            earlier=earlier,
-            options=options_of(self.fields, format),
-            results=results,
-            stream=flag(self.fields.get("stream"), "stream"),
-            limits=limits_of(self.fields, fenced=format is not None),
-        )
+        request = request_of(self.fields, history, format_of(wanted, "text.format"), "input")
+        return replace(request, files=_files(self.items))
 
 
 def parse(body: bytes, models: Sequence[str]) -> UnresolvedRequest:
@@ -125,8 +112,6 @@ def _parts(content: JsonValue) -> JsonValue:
 
 def _part(part: JsonValue) -> JsonValue:
     match part:
-        case {"type": str(kind), "text": text} if kind in _TEXTS:
-            return {"type": "text", "text": text}
         case {"type": "input_image", "image_url": url}:
             return {"type": "image_url", "image_url": {"url": url}}
         case {"type": "input_file"}:

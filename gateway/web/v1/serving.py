@@ -25,6 +25,7 @@ from gateway.domain.ids import InboxId
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.people.credentials import Scope
 from gateway.domain.text.texts import clipped, key_digest
+from gateway.domain.work.trees import MODELS
 from gateway.flow.inbound.persistence import Accepted
 from gateway.store.delivery import addresses, inbox
 from gateway.store.transcript import sessions, tool_calls
@@ -32,7 +33,7 @@ from gateway.web.auth.access import Caller, needs, principal_of, sender_of
 from gateway.web.files import keep
 from gateway.web.http.bodies import UploadedFile
 from gateway.web.http.errors import Refused
-from gateway.web.live.sse import ClosedStream, EventStream, Frame
+from gateway.web.live.sse import ClosedStream, EventStream, Frame, cancel
 from gateway.web.site import Site, accept
 from gateway.web.v1 import turn
 from gateway.web.v1.request import ChatRequest
@@ -44,9 +45,6 @@ from gateway.web.v1.wire import Completion, ResponseObject
 CHANNEL = "api"
 MAX_INLINE = 24 * 1024 * 1024
 """Bytes of a request, which is held in memory as a whole, including its files."""
-
-OWN = ("default",)
-"""The names of the agent that people chat with."""
 
 Shape: TypeAlias = Completion | ResponseObject
 """The wire format of an answer: in one piece, or as a stream of frames."""
@@ -99,9 +97,8 @@ async def serve(
     accepted = await accept(site, replace(inbound, earlier=request.earlier, attachments=attached, client=client))
     if isinstance(accepted.decision, Ignore):
         raise Refused(400, "invalid_value", f"The message was ignored: {accepted.decision.reason}.", param="messages")
-    if fork is not None and accepted.address_id is not None:
-        async with site.database.connection() as conn:
-            address = (await addresses.get(conn, accepted.address_id)).address
+    if fork is not None and (found := accepted.address_id) is not None:
+        address = (await site.database.read(lambda conn: addresses.get(conn, found))).address
     pieces = turn.stream(site, accepted) if request.stream else _whole_answer(site, accepted)
     shape = shaped(accepted.inbox_id, created)
     if request.limits != NO_LIMITS:
@@ -167,7 +164,7 @@ async def _final_answer(pieces: Pieces) -> TurnAnswer:
 
 
 def _client_part(request: ChatRequest) -> ClientInput | None:
-    wanted = request.options if request.model in OWN else replace(request.options, agent=request.model)
+    wanted = request.options if request.model in MODELS else replace(request.options, agent=request.model)
     options = None if wanted == NO_OPTIONS else wanted.to_json()
     return ClientInput(options, request.results) if options or request.results else None
 
@@ -275,10 +272,6 @@ async def json_response(work: Coroutine[Any, Any, JsonObject], headers: Mapping[
     except BaseException:
         running.cancel()
         raise
-    return _slow_response(running, headers)
-
-
-def _slow_response(running: "asyncio.Future[JsonObject]", headers: Mapping[str, str]) -> Response:
     # a compressor would keep the whitespace to itself
     unbuffered = {"Content-Encoding": "identity", "X-Accel-Buffering": "no"}
     return ClosedStream(_pieces(running), "application/json", {**headers, **unbuffered})
@@ -291,8 +284,7 @@ async def _pieces(running: "asyncio.Future[JsonObject]") -> AsyncGenerator[bytes
             await asyncio.wait({running}, timeout=PATIENCE_SECONDS)
         yield json.dumps(_outcome(running), ensure_ascii=False).encode()
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await cancel(running)
 
 
 def _outcome(running: "asyncio.Future[JsonObject]") -> Json:

@@ -16,6 +16,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.transcript import messages, tool_calls
 from gateway.store.work.steps import ModelUse
 from gateway.web.http.errors import Refused
+from gateway.web.live.sse import cancel
 from gateway.web.site import Site
 
 _DIVERGED = "The answer was started again by another model; ask for it again with the same Idempotency-Key."
@@ -61,7 +62,7 @@ async def stream(site: Site, accepted: Accepted) -> Pieces:
         raise Refused(500, "not_stored", "The message was not stored.")
     waiting = asyncio.ensure_future(wait(site, accepted))
     with site.chat.live.subscribe(accepted.session_id) as events:
-        listener = await _Listener.at(site, accepted, events)
+        listener = await _Listener.at(site, accepted.message_id, accepted.session_id, events)
         coming = asyncio.ensure_future(events.get())
         try:
             if written := listener.text.write(""):
@@ -80,9 +81,7 @@ async def stream(site: Site, accepted: Accepted) -> Pieces:
                 yield rest
             yield whole
         finally:
-            waiting.cancel()
-            coming.cancel()
-            await asyncio.gather(waiting, coming, return_exceptions=True)
+            await cancel(waiting, coming)
 
 
 class StreamedText:
@@ -125,20 +124,19 @@ class _Listener:
         self.text = text
 
     @classmethod
-    async def at(cls, site: Site, accepted: Accepted, events: live.Subscription) -> "_Listener":
+    async def at(
+        cls, site: Site, message: MessageId | None, session: SessionId, events: live.Subscription
+    ) -> "_Listener":
         """Start in the middle of a turn that may be running: its text so far includes all earlier events."""
-        message = accepted.message_id
         async with site.database.connection() as conn:
             row = await messages.get(conn, message) if message else None
             taken = row is not None and row.kind == "user" and row.seq is not None and row.answered_by is None
             place = await _place(conn, message, None) if taken else None
             settled = await messages.said_since(conn, *place) if place else []
-        if not taken or accepted.session_id is None:
+        if not taken:
             return cls(message, mine=False, text=StreamedText())
         events.ready()
-        return cls(
-            message, mine=True, text=StreamedText(tuple(settled), site.chat.live.written(accepted.session_id) or "")
-        )
+        return cls(message, mine=True, text=StreamedText(tuple(settled), site.chat.live.written(session) or ""))
 
     def apply(self, event: live.LiveEvent) -> str:
         match event:

@@ -33,7 +33,7 @@ def test_sizes_are_for_people(size: int, words: str):
 
 
 def shown(**more: object) -> str:
-    return str(Pages().message("files", [attached(**more)]))
+    return str(Pages().part("files", [attached(**more)]))
 
 
 def test_a_file_says_how_it_stands():
