@@ -14,7 +14,7 @@ from gateway.web.trace import seconds
 
 AGAIN_SECONDS = 300.0
 
-screen = Screen("/checks", "Health", "activity", 57)
+screen = Screen("/checks", "Health", "activity", 60)
 
 
 @screen.get("/checks", dependencies=VISITOR)
