@@ -23,7 +23,7 @@ THEMES = frozenset({"light", "dark"})
 class Screen(APIRouter):
     """A screen: its routes, and its entry in the sidebar; `icon` is one of static/vendor/icons.svg.
 
-    `place` sorts the entries; those of one decade stand together, and those from 50 on are folded under Settings.
+    `place` sorts the entries; those of one decade stand together, and those of the sixth are folded under Settings.
     """
 
     def __init__(self, path: str, label: str, icon: str, place: int) -> None:
