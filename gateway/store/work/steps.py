@@ -51,16 +51,14 @@ class ModelUse:
     cost_usd: float = 0.0
 
 
-async def model_called(
-    conn: Connection, run: Claim, reply: Reply, message: MessageId | None = None, call: MessageId | None = None
-) -> None:
-    """Record one model call with the tries that failed before it; `message` is the first row of what it said.
+async def model_called(conn: Connection, run: Claim, reply: Reply, message: MessageId | None = None) -> None:
+    """Record one model call with the tries that failed before it; `message` is its answer.
 
-    With that is stored what the model thought, and with the first `call`, else with the answer, what only its provider
-    understands. What the call had reserved is settled by it; the caller holds the task.
+    With that is stored what the model thought, and what only its provider understands. What the call had reserved is
+    settled by it; the caller holds the task.
     """
-    sql = "select model_called($1, $2, $3, $4, $5)"
-    await conn.execute(sql, run.id, run.principal_id, message, call or message, facts_of(reply))
+    sql = "select model_called($1, $2, $3, $3, $4)"
+    await conn.execute(sql, run.id, run.principal_id, message, facts_of(reply))
 
 
 def facts_of(reply: Reply) -> JsonObject:
@@ -81,36 +79,18 @@ def facts_of(reply: Reply) -> JsonObject:
     }
 
 
-async def tool_ran(
-    conn: Connection,
-    task: TaskId,
-    principal: PrincipalId,
-    tool: str,
-    latency_ms: int,
-    *,
-    ok: bool | None = None,
-    message: MessageId | None = None,
-) -> None:
-    """Record one tool run; `message` has its result."""
-    sql = """insert into task_steps (task_id, principal_id, kind, name, latency_ms, ok, message_id)
-             values ($1, $2, 'tool', $3, $4, $5, $6)"""
-    await conn.execute(sql, task, principal, tool, latency_ms, ok, message)
+async def tool_ran(conn: Connection, task: TaskId, principal: PrincipalId, tool: str, latency_ms: int) -> None:
+    """Record one tool run."""
+    sql = "insert into task_steps (task_id, principal_id, kind, name, latency_ms) values ($1, $2, 'tool', $3, $4)"
+    await conn.execute(sql, task, principal, tool, latency_ms)
 
 
 async def note(
-    conn: Connection,
-    task: TaskId,
-    principal: PrincipalId,
-    kind: Kind,
-    name: str,
-    *,
-    ok: bool | None = None,
-    message: MessageId | None = None,
+    conn: Connection, task: TaskId, principal: PrincipalId, kind: Kind, name: str, *, ok: bool | None = None
 ) -> None:
     """Record what took neither time nor money."""
-    sql = """insert into task_steps (task_id, principal_id, kind, name, ok, message_id)
-             values ($1, $2, $3, $4, $5, $6)"""
-    await conn.execute(sql, task, principal, kind, name, ok, message)
+    sql = "insert into task_steps (task_id, principal_id, kind, name, ok) values ($1, $2, $3, $4, $5)"
+    await conn.execute(sql, task, principal, kind, name, ok)
 
 
 async def of_task(conn: Connection, task: TaskId, since: datetime) -> list[StepRow]:
