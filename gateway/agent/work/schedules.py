@@ -144,7 +144,7 @@ class Schedules:
 
     async def pause(self, which: str) -> ScheduleRow:
         """Pause a schedule."""
-        return await self._paused(await self.get(which), None, paused=True)
+        return await schedules.pause(self.tx, (await self.get(which)).id, paused=True, next_run_at=None)
 
     async def resume(self, which: str) -> ScheduleRow:
         """Resume with the next slot from now; slots in the pause are not made up for."""
@@ -154,7 +154,7 @@ class Schedules:
         at = self._next_slot(self._allowed(row.definition))
         if at is None and row.definition.when is not None:
             raise InvalidSchedule(f"The time of schedule {row.id} has passed; give it a new one.")
-        return await self._paused(row, at, paused=False)
+        return await schedules.pause(self.tx, row.id, paused=False, next_run_at=at)
 
     async def remove(self, which: str) -> ScheduleRow:
         """Delete a schedule with its runs and return it."""
@@ -196,11 +196,6 @@ class Schedules:
             return next_slot(definition, self.now)
         except ValueError as error:  # it was valid when it was stored
             raise InvalidSchedule(f"Its time is no longer valid: {error}. Give it a new one.") from error
-
-    async def _paused(self, row: ScheduleRow, at: datetime | None, *, paused: bool) -> ScheduleRow:
-        changed = await schedules.pause(self.tx, row.id, paused=paused, next_run_at=at)
-        assert changed is not None, "it is locked"
-        return changed
 
     async def _refuse_name(self, name: str) -> ScheduleRow:
         there = await schedules.get(self.tx, self.principal, name)

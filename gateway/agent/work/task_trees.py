@@ -199,8 +199,7 @@ async def find_task(tx: Connection, principal: PrincipalId, which: str) -> TaskI
 
 async def show(tx: Connection, principal: PrincipalId, which: str) -> Sequence[NodeRow]:
     """The whole tree of a task; raises `NoSuchTask`."""
-    place = await trees.place(tx, await find_task(tx, principal, which))
-    return await trees.nodes(tx, place.master)
+    return await trees.nodes(tx, await trees.master_of(tx, await find_task(tx, principal, which)))
 
 
 async def node(tx: Connection, principal: PrincipalId, which: str) -> NodeRow:

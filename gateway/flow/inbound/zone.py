@@ -67,17 +67,13 @@ class ZoneOffers:
         if not inbound.private or not is_zone(inbound.zone):
             return
         try:
-            principal = await self._writer(inbound)
-            if principal and await self.due(principal) and await self.settle(principal):
-                await self._tell(principal, inbound)
+            at = await self.database.read(lambda conn: addresses.find(conn, inbound.address))
+            if at and await self.due(at.principal_id) and await self.settle(at.principal_id):
+                await self._tell(at.principal_id, inbound)
         except TryAgainLater as exc:
             log.info("zone.not_offered", error=str(exc))
         except Exception:  # the message itself is stored and answered in any case
             log.exception("zone.not_offered")
-
-    async def _writer(self, inbound: Inbound) -> PrincipalId | None:
-        at = await self.database.read(lambda conn: addresses.find(conn, inbound.address))
-        return at.principal_id if at else None
 
     async def _tell(self, principal: PrincipalId, inbound: Inbound) -> None:
         use = Button(f"Use {inbound.zone}", f"/zone {inbound.zone}")

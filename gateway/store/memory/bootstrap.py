@@ -8,7 +8,7 @@ from gateway.domain.memory.memories import DEFAULT_AGENT, Memory
 from gateway.domain.principals import Label
 from gateway.memory.wording import LastSession
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_record
 
 ENOUGH = 100
 """Memories of each sort that are looked at."""
@@ -55,16 +55,13 @@ async def version(
     as_of: datetime,
     tags: Collection[str],
     at_most: Label,
-    agent: str = DEFAULT_AGENT,
 ) -> tuple[str, frozenset[MessageId]]:
     """A digest of both, which differs once any of their rows was changed, forgotten or deleted.
 
     With it, the other versions of the messages of the session, if that is a branch.
     """
-    row = await conn.fetchrow(
-        _VERSION, principal, as_of, at_most, agent, ENOUGH, _further(tags), session, MAX_OTHER_VERSIONS
-    )
-    assert row is not None, "it has no condition"
+    asked = (principal, as_of, at_most, DEFAULT_AGENT, ENOUGH, _further(tags), session, MAX_OTHER_VERSIONS)
+    row = await fetch_record(conn, _VERSION, *asked)
     return row["version"], frozenset(map(MessageId, row["others"]))
 
 

@@ -140,6 +140,7 @@ async def create(
     name: str,
     scopes: Iterable[str],
     *,
+    kind: Kind = "bearer",
     source: str | None = None,
     as_owner: bool = False,
     agent: str | None = None,
@@ -147,54 +148,35 @@ async def create(
     plain: str | None = None,
     expires_at: datetime | None = None,
 ) -> tuple[TokenRow, str]:
-    """A new bearer token and its plain text, which nothing can tell again; raises `OwnerMustAct` for a taken name.
+    """A new token and its plain text, which nothing can tell again; raises `OwnerMustAct` for a taken name.
 
     `agent` is its name unless it is given. `plain` is of `new_token`, for a caller that stores it before.
     """
     if agent == DEFAULT_AGENT:
         raise OwnerMustAct(f"{agent} is your own agent; give the token's agent another name")
     plain = plain or new_token()
-    held = [Scope(scope) for scope in scopes]
+    held = [Scope(scope).value for scope in scopes]
     named = agent or (f"token {name}" if name == DEFAULT_AGENT else name)
-    row = await _insert(
-        database, principal, name, "bearer", plain, held, expires_at, source, named, as_owner=as_owner, shared=shared
-    )
-    return row, plain
-
-
-async def sign_in(database: Database, principal: PrincipalId, name: str, now: datetime) -> tuple[TokenRow, str]:
-    """A new browser session and the value of its cookie."""
-    plain = secrets.token_urlsafe(32)
-    until = now + COOKIE_LIFE
-    return await _insert(database, principal, name, "cookie", plain, [Scope.ADMIN], until, as_owner=True), plain
-
-
-async def _insert(
-    database: Database,
-    principal: PrincipalId,
-    name: str,
-    kind: Kind,
-    plain: str,
-    scopes: list[Scope],
-    expires_at: datetime | None,
-    source: str | None = None,
-    agent: str | None = None,
-    *,
-    as_owner: bool,
-    shared: bool = False,
-) -> TokenRow:
+    sql = """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at, source, as_owner,
+                                     agent, shared)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+             on conflict (name) where kind = 'bearer' and revoked_at is null do nothing returning *"""
+    values = (sha256(plain), held, expires_at, source, as_owner, named if kind == "bearer" else None, shared)
     async with database.transaction() as conn:
-        sql = """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at, source, as_owner,
-                                         agent, shared)
-                 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-                 on conflict (name) where kind = 'bearer' and revoked_at is null do nothing returning *"""
-        values = (sha256(plain), [scope.value for scope in scopes], expires_at, source, as_owner, agent, shared)
         row = await fetch_first(conn, TokenRow, sql, uuid4(), principal, name, kind, *values)
         if row is None:
             raise OwnerMustAct(f"a token named {name} already exists; choose another name or revoke it first")
         event = Event.TOKEN_MADE if kind == "bearer" else Event.SIGNED_IN
         await audit.note(conn, event, str(row.id), principal=principal)
-    return row
+    return row, plain
+
+
+async def sign_in(database: Database, principal: PrincipalId, name: str, now: datetime) -> tuple[TokenRow, str]:
+    """A new browser session and the value of its cookie."""
+    plain, until = secrets.token_urlsafe(32), now + COOKIE_LIFE
+    return await create(
+        database, principal, name, [Scope.ADMIN], kind="cookie", as_owner=True, plain=plain, expires_at=until
+    )
 
 
 async def spend(database: Database, code: str) -> bool:

@@ -34,6 +34,7 @@ EXPORT_MINE, ERASE_MINE = "export_my_data", "erase_my_data"
 """The calls that a member asks for with /mydata."""
 ERASE_MEMBER = "erase_member"
 """The question to the owner that follows from the latter."""
+_OF_CALL = "select * from reviews where task_id = $1 and ordinal = $2"
 _NUMBER = re.compile(r"[Aa]?(\d{1,18})", re.ASCII)
 
 State = Literal["open", "approved", "done", "denied", "expired", "closed"]
@@ -153,12 +154,8 @@ async def ask(conn: Connection, question: ReviewQuestion, now: datetime) -> Revi
     state = ("open", None, None) if question.grant is None else ("approved", f"grant:G{question.grant}", now)
     values = (*whose, *what, until, question.act, question.grant, *state, question.kind)
     review = await fetch_first(conn, ReviewRow, sql, *values)
-    if review is None:
-        assert question.task is not None, "only a call is met again"
-        assert question.ordinal is not None, "it has a number"
-        before = await of_call(conn, question.task, question.ordinal)
-        assert before is not None, "the insert met it"
-        return before
+    if review is None:  # only a call is met again
+        return await fetch_one(conn, ReviewRow, _OF_CALL, question.task, question.ordinal)
     if review.kind == "review" and review.task_id is not None:
         await steps.note(conn, review.task_id, review.principal_id, "review", review.name)
     if question.grant is not None:
@@ -171,8 +168,7 @@ async def ask(conn: Connection, question: ReviewQuestion, now: datetime) -> Revi
 
 async def of_call(conn: Connection, task: TaskId, ordinal: int) -> ReviewRow | None:
     """The question that this call has asked already: a resumed run makes it again."""
-    sql = "select * from reviews where task_id = $1 and ordinal = $2"
-    return await fetch_first(conn, ReviewRow, sql, task, ordinal)
+    return await fetch_first(conn, ReviewRow, _OF_CALL, task, ordinal)
 
 
 async def lock(conn: Connection, review: ReviewId) -> ReviewRow:
@@ -325,8 +321,7 @@ async def reopen(conn: Connection, row: ReviewRow, expires_at: datetime) -> Revi
 
 async def start(conn: Connection, review: ReviewId) -> tuple[ReviewRow, bool]:
     """Note that its call begins to run; whether it had begun before."""
-    before = await get(conn, review)
-    assert before is not None, "questions are never deleted"
+    before = await fetch_one(conn, ReviewRow, "select * from reviews where id = $1", review)
     await conn.execute("update reviews set started_at = coalesce(started_at, now()) where id = $1", review)
     return before, before.started_at is not None
 

@@ -32,10 +32,8 @@ class SecretRow:
 
 async def hold_keys(tx: Connection, *, alone: bool = False) -> None:
     """Until the transaction ends nobody retires a master key; `alone`, nobody seals either."""
-    if alone:
-        await tx.execute("select pg_advisory_xact_lock(hashtext('supaclaw.secrets'))")
-    else:
-        await tx.execute("select pg_advisory_xact_lock_shared(hashtext('supaclaw.secrets'))")
+    shared = "" if alone else "_shared"
+    await tx.execute(f"select pg_advisory_xact_lock{shared}(hashtext('supaclaw.secrets'))")
 
 
 async def list_all(conn: Connection) -> list[SecretRow]:

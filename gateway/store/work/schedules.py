@@ -14,7 +14,7 @@ from gateway.domain.text.texts import storable
 from gateway.domain.work.schedules import Misfire, Once, Recurring, ScheduleDefinition, SlotPlan, When
 from gateway.domain.work.tasks import Assignment, Lane
 from gateway.store.connection.pool import Connection, lock_name
-from gateway.store.connection.rows import fetch_all, fetch_first
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one
 from gateway.store.migrate import check_not_outdated
 
 
@@ -124,17 +124,15 @@ async def update(
     return await fetch_first(conn, ScheduleRow, sql, schedule, *_columns(definition), next_run_at, label)
 
 
-async def pause(
-    conn: Connection, schedule: ScheduleId, *, paused: bool, next_run_at: datetime | None
-) -> ScheduleRow | None:
-    """Pause a schedule, or resume it at its next slot; None if it is gone. An address that was handed over is dropped,
+async def pause(conn: Connection, schedule: ScheduleId, *, paused: bool, next_run_at: datetime | None) -> ScheduleRow:
+    """Pause a schedule, or resume it at its next slot. An address that was handed over is dropped,
     since no row that a member writes may refer to another's address.
     """
     sql = """update schedules s set paused_at = case when $2 then coalesce(paused_at, now()) end,
                next_run_at = case when completed_at is null then $3::timestamptz end, updated_at = now(),
                address_id = (select a.id from addresses a where a.id = s.address_id and a.principal_id = s.principal_id)
              where id = $1 returning *"""
-    return await fetch_first(conn, ScheduleRow, sql, schedule, paused, next_run_at)
+    return await fetch_one(conn, ScheduleRow, sql, schedule, paused, next_run_at)
 
 
 async def trust(conn: Connection, schedule: ScheduleId, label: Label) -> None:

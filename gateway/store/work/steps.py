@@ -52,7 +52,7 @@ class ModelUse:
 
 
 async def model_called(conn: Connection, run: Claim, reply: Reply, message: MessageId | None = None) -> None:
-    """Record one model call with the tries that failed before it; `message` is what it said.
+    """Record one model call with the tries that failed before it; `message` is its answer.
 
     With that is stored what the model thought, and what only its provider understands. What the call had reserved is
     settled by it; the caller holds the task.
