@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
+from gateway.domain.json import json_or_text
 from gateway.domain.memory.imports import Damaged, ImportedMemory, ImportedMessage, ImportedSession, Passed, Record
 from gateway.domain.memory.memories import Category
 from gateway.domain.principals import Label
@@ -106,10 +107,7 @@ def _chatgpt(message: Fields, place: str) -> Iterator[Record]:
 
 def _canvas(text: str) -> str:
     """The text of a canvas, new or rewritten as a whole; empty for an edit of a part."""
-    try:
-        call = fields_of(json.loads(text))
-    except (ValueError, RecursionError):
-        return ""
+    call = fields_of(json_or_text(text))
     [edit, *others] = items_of(call.get("updates")) or [{}]
     whole = call.get("content") or (edit.get("replacement") if edit.get("pattern") == ".*" and not others else "")
     return _titled("canvas", call.get("name"), whole) if isinstance(whole, str) and whole else ""

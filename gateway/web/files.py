@@ -49,7 +49,8 @@ SANDBOX = {"Content-Security-Policy": "sandbox; default-src 'none'"}
 
 async def keep(site: Site, whose: PrincipalId, file: UploadedFile, origin: str, *, apart: bool = False) -> FileRow:
     """Store a file of this principal; raises `UploadRefused`. `apart`: as of `Uploads.keep`."""
-    return await site.files.uploads.keep(whose, file.name, _type(file.mime), file.pieces, origin=origin, apart=apart)
+    mime = file.mime if _MIME.fullmatch(file.mime) else ""  # a claim that is shown to the model
+    return await site.files.uploads.keep(whose, file.name, mime, file.pieces, origin=origin, apart=apart)
 
 
 async def attachments_for(site: Site, ids: Sequence[UUID]) -> tuple[Attachment, ...]:
@@ -91,11 +92,6 @@ def add_routes(router: APIRouter, path: str, origin: str, *, sends: Requirement,
             raise Refused(404, "unknown_file", f"The file {file_id} is not a recording that can be played.")
         file, _ = await _open(site, row.path)
         return _Recording(file, row.mime)
-
-
-def _type(claimed: str) -> str:
-    """The claimed type if it is well-formed, else empty: it is shown to the model."""
-    return claimed if _MIME.fullmatch(claimed) else ""
 
 
 async def _row(site: Site, id: UUID, *, status: int = 404) -> FileRow:

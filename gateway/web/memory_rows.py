@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Annotated, TypeVar
@@ -147,10 +148,8 @@ async def get_rows(site: Site, ids: Sequence[int]) -> list[Memory]:
     async with site.database.connection() as conn:
         own = Remembering(conn, site.owner.id, ALL_MEMORIES, site.clean)
         for id in dict.fromkeys(ids):
-            try:
+            with suppress(UnknownMemory):
                 found.append(await own.get(MemoryId(id)))
-            except UnknownMemory:
-                continue
     return found
 
 

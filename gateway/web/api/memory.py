@@ -8,7 +8,6 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query
 from pydantic import BaseModel, Field
 
-from gateway.agent.memory.remember import Remembering
 from gateway.agent.memory.search import (
     ALWAYS,
     LEAST_WORDS,
@@ -212,12 +211,8 @@ async def remember(site: AtSite, caller: Client, new: NewMemoryRequest) -> Store
 @router.get("/api/memory/{id}")
 async def get(site: AtSite, caller: Client, id: RowId) -> Learned:
     """Get a memory with the messages it was learned from."""
-
-    async def read(own: Remembering) -> Learned:
-        memory, sources = await own.learned(MemoryId(id))
-        return Learned(memory_row(memory), sources)
-
-    return await in_memory(site, read, caller.reach)
+    memory, sources = await in_memory(site, lambda own: own.learned(MemoryId(id)), caller.reach)
+    return Learned(memory_row(memory), sources)
 
 
 @router.patch("/api/memory/{id}")

@@ -1,13 +1,13 @@
 """Limits against floods and guessing: of connections and their bodies, of requests, of failed attempts."""
 
 import asyncio
-import ipaddress
 import math
 import re
 import resource
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_network
 from typing import Any
 
 import h11
@@ -18,6 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from gateway.domain.time import Clock
+from gateway.net.addresses import parse_ip
 from gateway.store.connection.pool import Database
 from gateway.store.people import tokens
 from gateway.store.people.tokens import LiveToken
@@ -306,12 +307,7 @@ class CredentialLookups:
 
 def canonical(client: str) -> str:
     """One name per client: unmaps IPv4 addresses, and counts an IPv6 network as one client."""
-    try:
-        address = ipaddress.ip_address(client)
-    except ValueError:
-        return client
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return str(address)
+    address = parse_ip(client.partition("%")[0])
+    if isinstance(address, IPv6Address):
+        return str(ip_network((address, 64), strict=False))
+    return client if address is None else str(address)

@@ -6,7 +6,6 @@ from fastapi import Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 
-from gateway.agent.memory.remember import Remembering
 from gateway.domain.ids import MemoryId, MessageId
 from gateway.domain.memory.memories import DEFAULT_AGENT, Category, Kind, Memory, NewMemory
 from gateway.domain.people.credentials import Scope
@@ -97,12 +96,8 @@ async def merge(site: AtSite, ids: Chosen, new: Written) -> None:
 @screen.get("/memory/{id}", dependencies=OWNER)
 async def details(site: AtSite, id: RowId) -> HTMLResponse:
     """The sources of a row, and the form that corrects it."""
-
-    async def read(own: Remembering) -> Markup:
-        memory, sources = await own.learned(MemoryId(id))
-        return site.pages.part("memory_details", memory, sources[:MOST_SOURCES], list(Category))
-
-    return HTMLResponse(await in_memory(site, read))
+    memory, sources = await in_memory(site, lambda own: own.learned(MemoryId(id)))
+    return HTMLResponse(site.pages.part("memory_details", memory, sources[:MOST_SOURCES], list(Category)))
 
 
 @screen.post("/memory/{id}", dependencies=OWNER)
