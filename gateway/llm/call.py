@@ -122,8 +122,7 @@ class ModelCall:
                     async for event in events:
                         yield event
             except ModelError as error:
-                is_enough = error.kind is ErrorKind.ENDLESS and retries > 0
-                if delay is None or is_enough or not error.kind.transient:
+                if delay is None or (error.kind is ErrorKind.ENDLESS and retries > 0) or not error.kind.transient:
                     raise
                 yield Waiting(self.failed[-1], delay)
                 await self.services.clock.sleep(delay)

@@ -72,8 +72,7 @@ class Prices:
         price = self.of(model)
         fresh = max(0, usage.input_tokens - usage.cached_tokens)
         per_cached = price.per_input if price.per_cached is None else price.per_cached
-        read = fresh * price.per_input + usage.cached_tokens * per_cached
-        return read + usage.output_tokens * price.per_output
+        return fresh * price.per_input + usage.cached_tokens * per_cached + usage.output_tokens * price.per_output
 
     def speech(self, model: str, text: str) -> float:
         """The cost of reading a text aloud in USD, without the sound of models that bill it in tokens."""

@@ -65,8 +65,7 @@ class _Exec:
         sessions/, memory/ and your instructions are read-only; others' files are hidden until you read one.
         """
         output = BoundedOutput(KEPT_BYTES // 2, KEPT_BYTES // 2)
-        label = Label.UNTRUSTED if arguments.hosts else caller.label
-        async with self.commands.queued(label) as permit:
+        async with self.commands.queued(Label.UNTRUSTED if arguments.hosts else caller.label) as permit:
             limits = Limits(seconds=arguments.seconds)
             running = await self.commands.start(arguments.command, arguments.folder, permit, limits, arguments.hosts)
             report = await _followed(running, output)

@@ -175,11 +175,9 @@ class _Files:
         read = await self.services.find_read(path)
         page = f"{(read and read.beside) or path}{PAGES_SUFFIX}/{number:03}"
         if not (shown := await self._picture(f"{page}.jpg")):
-            message = f"There is no picture of page {number} of {path}; read it without page."
-            raise ToolFailed.own("no_page", message)
+            raise ToolFailed.own("no_page", f"There is no picture of page {number} of {path}; read it without page.")
         text = await self._page(f"{page}.txt", arguments)
-        what = f"page {number} of {path}; {SHOWN}"
-        return Labelled({"what": what, **text.result}, Label.UNTRUSTED, shown)
+        return Labelled({"what": f"page {number} of {path}; {SHOWN}", **text.result}, Label.UNTRUSTED, shown)
 
     async def _picture(self, path: str) -> tuple[Image, ...]:
         """A picture that the gateway made of a page or file; others might be refused by providers."""

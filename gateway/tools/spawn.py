@@ -76,8 +76,7 @@ class _Spawn:
     async def lasting(self, arguments: SpawnArguments, _caller: Caller) -> Change | None:
         """The command, or the input and the process that gets it."""
         if arguments.action == "start":
-            line = _required(arguments.command, "command")
-            change = await self.processes.commands.change(line, ".")
+            change = await self.processes.commands.change(_required(arguments.command, "command"), ".")
             where = " in a terminal" if arguments.pty else ""
             more = f"It may go on{where} for {arguments.seconds} s, after this turn, too."
             return replace(change, preview=f"{change.preview}\n{more}")
@@ -120,8 +119,7 @@ class _Spawn:
             {"process": each.id, "command": each.line[:200], **_state(each), "unread": each.output.size - each.read}
             for each in self.processes.all
         ]
-        label = max((each.label for each in self.processes.all), default=Label.OWNER)
-        return Labelled({"processes": found}, label)
+        return Labelled({"processes": found}, max((each.label for each in self.processes.all), default=Label.OWNER))
 
 
 def _typed(process: Process, arguments: SpawnArguments) -> str:

@@ -39,8 +39,7 @@ class _Todo:
             raise ToolFailed.own("invalid_arguments", f"done: {error}; nothing was changed.") from error
         if todo.trivial is not None:
             return Labelled.own({"trivial": True})
-        steps = [f"{number} {step}" for number, step in enumerate(todo.steps, start=1)]
-        return Labelled({"todo": steps}, todo.label)
+        return Labelled({"todo": [f"{number} {step}" for number, step in enumerate(todo.steps, start=1)]}, todo.label)
 
 
 def _rewritten(todo: TodoList, arguments: TodoArguments) -> TodoList:

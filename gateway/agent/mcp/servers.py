@@ -195,8 +195,7 @@ class McpServers:
         except NetError as error:
             # A missing secret may be stored at any moment, so it is looked for again at once.
             failed_at = -inf if error.code == "no_credential" else monotonic()
-            problem = "it refused" if error.foreign else str(error)
-            self._failed[name] = failed_at, error.code, problem
+            self._failed[name] = failed_at, error.code, "it refused" if error.foreign else str(error)
             raise
         self._failed.pop(name, None)
         return reached

@@ -112,8 +112,7 @@ class Unigram:
 
 def normalized(text: str) -> str:
     """The text in NFKC, with each run of spaces replaced by a mark before the next word."""
-    words = unicodedata.normalize("NFKC", text).translate(_INVISIBLE).split()
-    return "".join(_SPACE + word for word in words)
+    return "".join(_SPACE + word for word in unicodedata.normalize("NFKC", text).translate(_INVISIBLE).split())
 
 
 def _backwards(steps: Sequence[tuple[int, int]]) -> list[int]:

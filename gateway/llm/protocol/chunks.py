@@ -337,5 +337,4 @@ def _hidden(delta: Delta) -> int:
 
 def _usage(report: UsageReport) -> Usage:
     cached, written = report.cached or report.prompt_cache_hit_tokens or 0, report.completion_tokens or 0
-    thinking = min(written, report.thinking or 0)
-    return Usage(report.prompt_tokens or 0, written, cached, report.cost or 0.0, thinking)
+    return Usage(report.prompt_tokens or 0, written, cached, report.cost or 0.0, min(written, report.thinking or 0))

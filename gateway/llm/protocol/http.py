@@ -48,8 +48,7 @@ class HttpClient:
         """Import the library in a thread and create the pool; opens no connection yet."""
         async with self._opening:
             if self._session is None:
-                trusted = await asyncio.to_thread(_trusted)
-                self._session = _session(trusted, _proxy(self._base_url), self._key)
+                self._session = _session(await asyncio.to_thread(_trusted), _proxy(self._base_url), self._key)
             return self._session
 
     async def close(self) -> None:

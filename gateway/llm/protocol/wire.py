@@ -131,8 +131,7 @@ def call_id(original: str, *, short: bool) -> str:
     """A call id the provider accepts: up to 40 portable characters, or exactly 9; derived from `original` only."""
     if not short and _PORTABLE_ID.fullmatch(original):
         return original
-    digest = b32encode(sha256(original.encode()).digest()).decode()
-    return digest[: 9 if short else 32]
+    return b32encode(sha256(original.encode()).digest()).decode()[: 9 if short else 32]
 
 
 def given_back(prompt: Prompt, source: str) -> frozenset[str]:
@@ -165,8 +164,7 @@ def _message(message: PromptMessage, source: str, short_ids: bool) -> JsonObject
             if not calls:
                 return said
             of_calls = chain(own.calls if own else (), repeat("{}"))
-            made = [_call(*each, short_ids) for each in zip(calls, of_calls, strict=False)]
-            return {**said, "tool_calls": made}
+            return {**said, "tool_calls": [_call(*each, short_ids) for each in zip(calls, of_calls, strict=False)]}
         case ToolMessage(original, text):
             return {"role": "tool", "tool_call_id": call_id(original, short=short_ids), "content": text}
         case unreachable:
@@ -174,8 +172,7 @@ def _message(message: PromptMessage, source: str, short_ids: bool) -> JsonObject
 
 
 def _image(image: Image) -> JsonObject:
-    address = f"data:{image.mime};base64,{b64encode(image.data).decode()}"
-    return {"type": "image_url", "image_url": {"url": address}}
+    return {"type": "image_url", "image_url": {"url": f"data:{image.mime};base64,{b64encode(image.data).decode()}"}}
 
 
 def _call(call: ToolCall, fields: str, short_ids: bool) -> JsonObject:

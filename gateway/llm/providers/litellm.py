@@ -183,8 +183,7 @@ def _marked(message: JsonObject) -> JsonObject:
             pass
         case text:
             pictures = []
-    part = {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}
-    return {**message, "content": [*pictures, part]}
+    return {**message, "content": [*pictures, {"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]}
 
 
 @contextmanager

@@ -36,8 +36,7 @@ def checked(result: int, what: str) -> int:
 
 def drop_privileges() -> None:
     """Give up root's rights, and the way back to them; until then, a process of root reads all of /proc."""
-    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
-    checked(libc().capset(header, bytes(24)), "capset")
+    checked(libc().capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)), "capset")
     checked(libc().prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 
 

@@ -38,11 +38,10 @@ _SHARED_MEMORY = "/dev/shm"
 
 def command_environment(command: Command) -> dict[str, str]:
     """The variables of a command; none are the gateway's."""
-    temporary = TEMPORARY if command.tier is Tier.NAMESPACES else command.scratch
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
         "HOME": HOME if command.tier is Tier.NAMESPACES else command.scratch,
-        "TMPDIR": temporary,
+        "TMPDIR": TEMPORARY if command.tier is Tier.NAMESPACES else command.scratch,
         "USER": "agent",
         "LOGNAME": "agent",
         "SHELL": "/bin/sh",

@@ -153,8 +153,7 @@ def prologue(machine: str) -> tuple[list[Step], int]:
 def by_argument(number: int, argument: int, values: Sequence[int], other: Step, one: Step) -> list[Step]:
     """Decide a call by its argument: `one` if it is among `values`."""
     tests = [(EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
-    head = [(EQUAL, 0, len(values) + 3, number), (LOAD, 0, 0, ARGUMENTS + 8 * argument)]
-    return [*head, *tests, other, one]
+    return [(EQUAL, 0, len(values) + 3, number), (LOAD, 0, 0, ARGUMENTS + 8 * argument), *tests, other, one]
 
 
 def numbers(table: str, column: int) -> dict[str, int]:

@@ -88,8 +88,7 @@ def _run_command(command: Command, standard: Standard, control: socket.socket) -
     if problem:
         return Report(Ending.REFUSED, problem=problem)
     group = group if group and group.holds_any() else None
-    usage = Usage(command, group, fillable, sockets, is_low)
-    return _until_end(usage, child, control, _supervisor(command, calls))
+    return _until_end(Usage(command, group, fillable, sockets, is_low), child, control, _supervisor(command, calls))
 
 
 def _is_scoped(command: Command) -> bool:

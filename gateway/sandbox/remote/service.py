@@ -139,8 +139,7 @@ class Service:
                 os.close(each)
 
     async def _start(self, request: WorkshopRequest, tier: Tier, descriptors: list[int]) -> None:
-        files = descriptors[DESCRIPTORS:]
-        command = await asyncio.to_thread(_prepared, request, tier, str(self.workspace), files)
+        command = await asyncio.to_thread(_prepared, request, tier, str(self.workspace), descriptors[DESCRIPTORS:])
         try:
             await self.jail.start_with(replace(command, landlock=self.jail.landlock), descriptors[:DESCRIPTORS])
         except NoJail:

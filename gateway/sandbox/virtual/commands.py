@@ -141,8 +141,7 @@ def _parse_key(text: str, flags: str) -> SortKey:
     match = _SORT_KEY.fullmatch(text)
     if not match or match[1] == "0":
         raise WrongForm(f"sort: the key {text} isn't supported in bash; it is FIELD[,FIELD] with b, f, n or r behind")
-    own = match[2] + (match[4] or "")
-    return SortKey(int(match[1]), int(match[3]) if match[3] else None, own or flags)
+    return SortKey(int(match[1]), int(match[3]) if match[3] else None, match[2] + (match[4] or "") or flags)
 
 
 def _comparison(key: SortKey, separator: str | None) -> Callable[[str], Compared]:
