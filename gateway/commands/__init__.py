@@ -154,8 +154,7 @@ class Ended:
 
 async def asking(ctx: CommandContext, question: ReviewQuestion) -> CommandReply:
     """The reply that puts a question about this chat to its person."""
-    where = replace(question, session=ctx.at.session_id, address=ctx.at.id)
-    review = await ask(ctx.tx, where, ctx.clock.now())
+    review = await ask(ctx.tx, replace(question, session=ctx.at.session_id, address=ctx.at.id), ctx.clock.now())
     await mark_told(ctx.tx, review.id)
     return CommandReply(question=review)
 

@@ -15,9 +15,8 @@ async def run(ctx: CommandContext) -> CommandReply:
         return CommandReply("Write /budget to see what is left, /budget more to raise a limit that is used up.")
     now = ctx.clock.now()
     accounts = await budgets.accounts(ctx.tx, now, await budgets.settled_cost(ctx.tx, now))
-    unpriced = await budgets.unpriced(ctx.tx, now)
     answer = _raised if ctx.argument else _overview
-    return CommandReply(await answer(ctx, accounts, unpriced))
+    return CommandReply(await answer(ctx, accounts, await budgets.unpriced(ctx.tx, now)))
 
 
 async def _overview(ctx: CommandContext, accounts: Accounts, unpriced: Unpriced) -> str:
@@ -34,8 +33,7 @@ async def _last(ctx: CommandContext) -> str:
     answer = await messages.last_answer(ctx.tx, ctx.at.session_id)
     if answer is None or answer.task_id is None:
         return limit
-    asked_at = await messages.asked_at(ctx.tx, answer.id)
-    spent = await steps.spent_on(ctx.tx, answer.task_id, asked_at)
+    spent = await steps.spent_on(ctx.tx, answer.task_id, await messages.asked_at(ctx.tx, answer.id))
     return f"{limit}, the last one here cost {dollars(spent.cost_usd)}"
 
 

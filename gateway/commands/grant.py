@@ -12,8 +12,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     which, _, rest = ctx.argument.partition(" ")
     if not which:
         lines = [rules.grant_line(row) for row in await grants.live(ctx.tx, who, now)] if who else []
-        text = "\n".join([*lines, "", "/grant revoke NUMBER revokes one."])
-        return CommandReply(text if lines else rules.NO_GRANTS)
+        return CommandReply("\n".join([*lines, "", "/grant revoke NUMBER revokes one."]) if lines else rules.NO_GRANTS)
     if which == "revoke":
         row = await rules.revoke_grant(ctx.tx, who, rest, now, by=ctx.arrival.sender)
         return CommandReply(f"{row.name} is revoked.")

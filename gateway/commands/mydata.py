@@ -30,8 +30,7 @@ async def run(ctx: CommandContext) -> CommandReply:
     if ctx.argument not in ASKED:
         return CommandReply(USAGE)
     tool, preview = ASKED[ctx.argument]
-    question = ReviewQuestion(person, person, tool, {}, preview, Label.KNOWN, act=ToolClass.IRREVERSIBLE)
-    return await asking(ctx, question)
+    return await asking(ctx, ReviewQuestion(person, person, tool, {}, preview, Label.KNOWN, act=ToolClass.IRREVERSIBLE))
 
 
 command = Command("mydata", "export: a file with all that is yours here; erase: have it erased", run)

@@ -31,8 +31,7 @@ async def _queue(ctx: CommandContext) -> str:
 
 
 async def _today(ctx: CommandContext) -> str:
-    midnight = ctx.clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
-    spent = await steps.spent_since(ctx.tx, midnight)
+    spent = await steps.spent_since(ctx.tx, ctx.clock.now().replace(hour=0, minute=0, second=0, microsecond=0))
     calls = "1 model call" if spent.calls == 1 else f"{spent.calls} model calls"
     return f"Today: ${spent.cost_usd:.4f}, {calls}, {spent.tokens_in + spent.tokens_out} tokens"
 

@@ -26,11 +26,9 @@ async def run(ctx: CommandContext) -> CommandReply:
             return CommandReply("\n".join([tree_summary(nodes), *map(task_line, nodes[:LINES])]) + more)
         case "cancel" if which:
             task, running = await task_trees.cancel(ctx.tx, whose, which)
-            text = f"Cancelled: {str(task)[: task_trees.SHORT]} with all below it."
-            return CommandReply(text, tuple(running))
+            return CommandReply(f"Cancelled: {str(task)[: task_trees.SHORT]} with all below it.", tuple(running))
         case "retry" if which:
-            most = None if ctx.role is Role.OWNER else MOST_LIVE
-            task = await task_trees.retry(ctx.tx, whose, which, most)
+            task = await task_trees.retry(ctx.tx, whose, which, None if ctx.role is Role.OWNER else MOST_LIVE)
             return CommandReply(f"Started again: {str(task)[: task_trees.SHORT]}")
         case _:
             return CommandReply(USAGE)

@@ -62,8 +62,7 @@ def _delivered(part: OutboxRow) -> str:
     tries = f" after {part.attempts} tries" if part.attempts > 1 else ""
     platform = f" as {part.platform_id}" if part.platform_id else ""
     error = f": {part.error}" if part.error else ""
-    file = " (a file)" if part.file_id else ""
-    return f"Part {part.part + 1}{file}: {part.state}{platform}{tries}{error}"
+    return f"Part {part.part + 1}{' (a file)' if part.file_id else ''}: {part.state}{platform}{tries}{error}"
 
 
 command = Command("why", "how the last answer was made: models, cost, delivery", run, tokens="any")

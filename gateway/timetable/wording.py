@@ -124,8 +124,7 @@ def _of_week(field: str) -> str:
 def _placed(part: str) -> str:
     """A weekday by its place in the month: `1#1` or `L5`."""
     name, _, place = part.partition("#")
-    number = _weekday(name.removeprefix("L").lower())
-    return f"{_PLACES[int(place)] if place else 'last'} {_DAYS[number or 0]}"
+    return f"{_PLACES[int(place)] if place else 'last'} {_DAYS[_weekday(name.removeprefix('L').lower()) or 0]}"
 
 
 def _numbers(field: str, low: int, high: int) -> list[int]:

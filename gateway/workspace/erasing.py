@@ -69,8 +69,7 @@ class Traces:
     def find(self) -> list[tuple[Path, Fate]]:
         """The changes to the files, in the order to make them. Links are not followed."""
         fates, named = dict[Path, Fate](), list[Path]()
-        inside = self.workspace.is_relative_to(self.data)
-        for root in [self.data] if inside else [self.data, self.workspace]:
+        for root in [self.data] if self.workspace.is_relative_to(self.data) else [self.data, self.workspace]:
             for place, folders, names in os.walk(root):
                 here = Path(place)
                 if here == self.data:
@@ -124,8 +123,7 @@ class Traces:
                 ending = "" if path.is_dir() or self.erasure.in_text(path.suffix) else path.suffix
                 path.rename(path.with_name(f"erased-{token_hex(4)}{ending}"))
             case Fate.CLEANED:
-                data = self.cleaned(path.read_bytes())
-                _write(path, data or b"", in_place=path.is_relative_to(self.data / "logs"))
+                _write(path, self.cleaned(path.read_bytes()) or b"", in_place=path.is_relative_to(self.data / "logs"))
             case Fate.LEFT | Fate.TOO_LARGE:
                 pass
 

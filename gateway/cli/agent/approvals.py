@@ -92,8 +92,7 @@ def give_grant(
 
 def revoke_grant(number: Annotated[str, argument("Such as G3.", "NUMBER")]) -> None:
     """Revoke a grant."""
-    now = datetime.now(UTC)
-    grant = with_owner(lambda conn, owner: rules.revoke_grant(conn, owner, number, now, by="terminal"))
+    grant = with_owner(lambda tx, owner: rules.revoke_grant(tx, owner, number, datetime.now(UTC), by="terminal"))
     echo(f"{grant.name} is revoked.")
 
 

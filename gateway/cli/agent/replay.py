@@ -77,8 +77,7 @@ def _page(report: str) -> str:
 
 def _system(agents: Path | None) -> str:
     """The persona, trusted no more than anything: nothing can be done here."""
-    workspace = Workspace(Environment.read(os.environ).workspace)
-    found = Persona(workspace).load()
+    found = Persona(Workspace(Environment.read(os.environ).workspace)).load()
     own = found.agents if agents is None else agents.read_text(encoding="utf-8", errors="replace")
     texts = (own, found.soul, found.tools, found.user)
     return system_prompt([PromptPart(text, Label.UNTRUSTED) for text in texts], Label.UNTRUSTED)

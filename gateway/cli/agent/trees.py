@@ -59,8 +59,7 @@ def create(
 
 def list_tasks(as_json: AsJson = False) -> None:
     """List the latest trees."""
-    rows = with_owner(lambda conn, owner: trees.newest(conn, owner, LISTED))
-    print_rows(rows, COLUMNS, as_json=as_json, none=NONE)
+    print_rows(with_owner(lambda conn, owner: trees.newest(conn, owner, LISTED)), COLUMNS, as_json=as_json, none=NONE)
 
 
 def show_task(which: Which, as_json: AsJson = False) -> None:

@@ -64,8 +64,7 @@ async def leak_guard(database: Database) -> Callable[[str], str]:
     """A function that replaces stored secrets in a text by their names, as a running gateway does."""
     from gateway.app.storage.offline import leak_guard
 
-    clean = await leak_guard(database, Environment.read(os.environ), os.environ)
-    return clean or str  # no secret is stored
+    return await leak_guard(database, Environment.read(os.environ), os.environ) or str  # no secret is stored
 
 
 async def require_owner(conn: Connection) -> PrincipalRow:

@@ -38,8 +38,7 @@ class ChatClient:
     async def ask(self, text: str, files: Sequence[Path] = ()) -> ChatAnswer:
         """Send a message or a command and wait for the answer; raises `SupaclawError`."""
         async with self._client() as http:
-            uploaded = [await self._upload(http, file) for file in files]
-            sent = await self._send(http, text, uploaded)
+            sent = await self._send(http, text, [await self._upload(http, file) for file in files])
             if sent["kind"] == "ignored":
                 raise OwnerMustAct(f"not sent: {sent['reason']}; /help lists the commands")
             while True:
@@ -68,8 +67,7 @@ class ChatClient:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _upload(self, http: httpx.AsyncClient, file: Path) -> JsonValue:
-        answer = await self._request(http, "POST", "/api/files", file=file)
-        return OBJECT.validate_json(answer.content)["id"]
+        return OBJECT.validate_json((await self._request(http, "POST", "/api/files", file=file)).content)["id"]
 
     async def _send(self, http: httpx.AsyncClient, text: str, files: Sequence[JsonValue] = ()) -> dict[str, JsonValue]:
         body = {"text": text, "files": list(files), "chat": self.chat, "client_id": str(uuid4())}

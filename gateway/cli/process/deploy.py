@@ -84,9 +84,8 @@ async def _migrations(database: Database, *, upgrade: bool) -> DatabaseCheck:
         schema = await schema_of(database)
     except SupaclawError as error:
         return DatabaseCheck("migrations", fix=str(error))
-    if schema.missing:
-        return DatabaseCheck("migrations", fix=f"{schema.number} of {schema.newest}; run again with --migrate")
-    return DatabaseCheck("migrations", f"{schema.number} of {schema.newest}")
+    found = f"{schema.number} of {schema.newest}"
+    return DatabaseCheck("migrations", found, f"{found}; run again with --migrate" if schema.missing else "")
 
 
 async def _schema_checks(database: Database, *, fix: bool) -> tuple[DatabaseCheck, ...]:

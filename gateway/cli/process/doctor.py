@@ -59,8 +59,7 @@ def doctor(
     from gateway.app.checks.stored import lookup_if_running
 
     environment = Environment.read(os.environ)
-    secrets = lookup_if_running(environment, os.environ)
-    context = load_context(environment, os.environ, live=live, secrets=secrets)
+    context = load_context(environment, os.environ, live=live, secrets=lookup_if_running(environment, os.environ))
     with logging_to(None, SecretMask(), level=logging.CRITICAL):
         findings = list(run_checks(context, lambda check: show_progress(f"checking {check} …")))
     show_progress("")

@@ -62,8 +62,7 @@ def _connect_model(setup: Setup, mask: SecretMask) -> None:
     while key := ask_secret_line("API key of any provider (Enter: skip)"):
         with _errors_printed():
             vendor = _vendor(key)
-            model = ask("Model", vendor.model or "")
-            return _report(_tested(mask, connect_model(setup, key, vendor.prefix, model)))
+            return _report(_tested(mask, connect_model(setup, key, vendor.prefix, ask("Model", vendor.model or ""))))
     return None
 
 
@@ -85,8 +84,7 @@ def _vendor(key: str) -> Vendor:
         return vendor_of(key)
     except UnknownVendor as error:
         echo(error, error=True)
-        choices = ", ".join(each.prefix for each in error.vendors)
-        return vendor_of(key, ask(f"Provider ({choices})"))
+        return vendor_of(key, ask(f"Provider ({', '.join(each.prefix for each in error.vendors)})"))
 
 
 def _connect_channel(setup: Setup, form: ChannelForm, mask: SecretMask) -> None:

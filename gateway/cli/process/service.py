@@ -90,8 +90,7 @@ def unit_text(environment: Environment, account: str | None, version: int) -> st
 
 
 def _quoted(text: str) -> str:
-    text = _escaped(text).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
+    return '"' + _escaped(text).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _escaped(text: str) -> str:
@@ -143,8 +142,7 @@ class _Systemd:
             raise OwnerMustAct(f"`{self.command} {' '.join(arguments)}` failed: {reason[0]}")
 
     def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        program = shutil.which("systemctl")
-        if program is None:
+        if (program := shutil.which("systemctl")) is None:
             return subprocess.CompletedProcess([], 1, "", "systemctl isn't available here")
         manager = ["--user"] if self.user else []
         return subprocess.run([program, *manager, *arguments], check=False, capture_output=True, encoding="utf-8")

@@ -149,8 +149,7 @@ class _Switch:
 
     async def _look(self) -> tuple[int, bool]:
         """The number of the last arrival, and whether this version can use the database."""
-        config = load_early(self.environment, os.environ)
-        async with reach(self.environment, config, mine=False) as database:
+        async with reach(self.environment, load_early(self.environment, os.environ), mine=False) as database:
             arrival = await database.read(inbox.newest)
             try:
                 await check_schema(database)

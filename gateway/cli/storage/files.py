@@ -180,8 +180,7 @@ async def _write_over(database: Database, path: str, before: bytes | None, data:
 
 
 async def _write(database: Database, path: str, data: bytes) -> None:
-    workspace = await labelled_workspace(database)
-    await workspace.write(path, data, Label.OWNER, mime_of(path), unlocked=True)
+    await (await labelled_workspace(database)).write(path, data, Label.OWNER, mime_of(path), unlocked=True)
 
 
 SEARCH_SECONDS = 60.0
@@ -250,8 +249,7 @@ async def _unlock(path: str, password: str, database: Database) -> str:
 def pack(path: Folder = ".", output: Output = ".") -> None:
     """Save a folder as a zip. Never overwrites a file."""
     root, name = Environment.read(os.environ).workspace, WorkspacePath.parse(path).name or "workspace"
-    files = zip_members(root, path)
     with tempfile.TemporaryFile() as archive:
-        archive.writelines(zipped(root, path, files))
+        archive.writelines(zipped(root, path, zip_members(root, path)))
         archive.seek(0)
         save_copy(archive, output, f"{name}.zip")

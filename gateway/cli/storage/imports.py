@@ -72,8 +72,7 @@ def run(
                 await make_findable(database)
         return writer.tally
 
-    tally = with_database(work)
-    _report(tally, path, source, sources, dry_run=dry_run, as_json=as_json)
+    _report(with_database(work), path, source, sources, dry_run=dry_run, as_json=as_json)
 
 
 def _paid_model() -> str | None:

@@ -67,8 +67,7 @@ def show_all(
     )
     rows = with_memories(lambda own: memories.listed(own.tx, own.principal, which, limit))
     facts = [memory_json(row) if as_json else _memory_facts(row) for row in rows]
-    columns = (*COLUMNS, "replaced_by") if superseded else COLUMNS
-    print_rows(facts, columns, as_json=as_json, none=NONE)
+    print_rows(facts, (*COLUMNS, "replaced_by") if superseded else COLUMNS, as_json=as_json, none=NONE)
 
 
 def show(id: Id, as_json: AsJson = False) -> None:

@@ -150,16 +150,14 @@ def search(
     async def work(database: Database) -> SearchResult:
         owner = (await database.read(require_owner)).id
         async with query_embedder(mode, await leak_guard(database)) as embedder:
-            searching = MemorySearch(database, lambda _name=None: embedder)
-            of = SessionId(session) if session else None
-            return await searching.find(
+            return await MemorySearch(database, lambda _name=None: embedder).find(
                 owner,
                 query,
                 mode=mode,
                 scope=scope,
                 filter=which,
                 k=limit,
-                session=of,
+                session=SessionId(session) if session else None,
                 askings=True,
                 reach=ALL_MEMORIES,
             )

@@ -62,8 +62,7 @@ def show(as_json: AsJson = False) -> None:
             for facts in [each.row.facts]
         ]
 
-    none = "No secrets; `supaclaw secrets set NAME` stores one."
-    print_rows(_with_vault(work), COLUMNS, as_json=as_json, none=none)
+    print_rows(_with_vault(work), COLUMNS, as_json=as_json, none="No secrets; `supaclaw secrets set NAME` stores one.")
 
 
 def rotate(

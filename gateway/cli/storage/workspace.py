@@ -57,8 +57,7 @@ def merge(file: Annotated[str, argument("Such as AGENTS.md.", "FILE")]) -> None:
     async def merge_labelled(database: Database) -> None:
         """Merge, keeping the label of the text."""
         owner = await database.read(principals.owner)
-        labels = owner_labels(database, owner.id) if owner else None
-        await merge_file(owners_workspace(labels), pending[file])
+        await merge_file(owners_workspace(owner_labels(database, owner.id) if owner else None), pending[file])
 
     with_database(merge_labelled)
     echo(f"{file} is merged")
@@ -74,8 +73,7 @@ def owners_workspace(labels: Labels | None = None) -> Workspace:
 
 async def labelled_workspace(database: Database) -> Workspace:
     """The same, where all that is written or moved gets the label owner."""
-    owner = await database.run(require_owner)
-    return owners_workspace(owner_labels(database, owner.id))
+    return owners_workspace(owner_labels(database, (await database.run(require_owner)).id))
 
 
 def _edited_files() -> dict[str, Renewal]:
@@ -101,8 +99,7 @@ def diff_checkpoint(
     as_json: AsJson = False,
 ) -> None:
     """List what changed since a checkpoint. The other side is ID2, or the current workspace."""
-    rows = asyncio.run(_checkpoints().diff(id, other))
-    print_rows(rows, ("change", "path"), as_json=as_json, none="No changes.")
+    print_rows(asyncio.run(_checkpoints().diff(id, other)), ("change", "path"), as_json=as_json, none="No changes.")
 
 
 def create_checkpoint(as_json: AsJson = False) -> None:
@@ -124,8 +121,7 @@ def restore_checkpoint(
     confirm_unless(yes, question, "this changes files of the workspace; add --yes to confirm")
     done = with_database(lambda database: _checkpoints().restore(database, SystemClock(), id, path))
     kept = f"; the previous state is {done.before}" if done.before else ""
-    text = f"restored {id}: {done.written} written, {done.removed} removed{kept}"
-    print_result(asdict(done), text, as_json=as_json)
+    print_result(asdict(done), f"restored {id}: {done.written} written, {done.removed} removed{kept}", as_json=as_json)
     for left in done.left:
         echo(f"supaclaw: {left} was not restored: its current content is in no checkpoint", error=True)
     if done.left:

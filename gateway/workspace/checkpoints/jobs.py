@@ -86,8 +86,7 @@ def restore(workspace: str, store: str, id: str, path: str | None, last_message:
 
     wanted = WorkspacePath.parse(path or ".")
     with _open(workspace, store) as opened:
-        found = opened.find(id)
-        target = _below(wanted, history.contents(opened, found))
+        target = _below(wanted, history.contents(opened, opened.find(id)))
         result = history.commit(opened, Path(workspace), "before restore", last_message)
         now = _below(wanted, result.state.files)
         if wanted.parts and not target and not now:

@@ -47,8 +47,7 @@ class FileState(bytes):
     @classmethod
     def of(cls, status: os.stat_result) -> "FileState":
         """The state that a file's status tells."""
-        times = status.st_mtime_ns, status.st_ctime_ns
-        return cls(_STATE.pack(status.st_size, *times, status.st_ino, status.st_mode))
+        return cls(_STATE.pack(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode))
 
     @property
     def size(self) -> int:

@@ -157,8 +157,7 @@ class FileIndex:
 
     def save(self, *, due: bool = False) -> None:
         """Bring what is known to disk, unless a program runs; with `due` at most once in `SAVE_SECONDS`."""
-        recent = due and time.monotonic() - self._saved_at < SAVE_SECONDS
-        if self.file is None or recent or not self.tells_changes():
+        if self.file is None or (due and time.monotonic() - self._saved_at < SAVE_SECONDS) or not self.tells_changes():
             return
         with self._changing:
             if self.programs or not self._unsaved:

@@ -152,8 +152,7 @@ def plain_yaml(text: str, what: str) -> object:
                 raise BadSkill(f"{what} uses YAML aliases or tags; write plain fields.")
         return yaml.load(text, yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
-        scanned = isinstance(error, yaml.scanner.ScannerError)
-        mark = (error.context_mark if scanned else None) or error.problem_mark
+        mark = (error.context_mark if isinstance(error, yaml.scanner.ScannerError) else None) or error.problem_mark
         line = f" in line {mark.line + 1}" if mark else ""
         cure = "write key: value, and put quotes around values with signs"
         raise BadSkill(f"{what} is not valid YAML{line}: {one_line(error.problem or '', 80)}; {cure}.") from error

@@ -156,8 +156,7 @@ def _written(endpoints: Sequence[ApiEndpoint]) -> Iterator[Raw]:
         ]
         if body := [one for one, part in parts if part == "body"]:
             needed = [one.name for one in body if one.required]
-            properties = {one.name: _schema(one) for one in body}
-            schema = {"type": "object", "properties": properties, "required": needed}
+            schema = {"type": "object", "properties": {one.name: _schema(one) for one in body}, "required": needed}
             fields["requestBody"] = {"required": bool(needed), "content": {"application/json": {"schema": schema}}}
         yield Raw(each.method, each.path, fields)
 
