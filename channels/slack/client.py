@@ -154,8 +154,7 @@ class Client:
 
     async def socket_url(self) -> str:
         """A fresh address for one websocket."""
-        request = self.web.apps_connections_open(app_token=self._app_token)
-        return (await self.call(request, Socket, CONNECT_SECONDS)).url
+        return (await self.call(self.web.apps_connections_open(app_token=self._app_token), Socket, CONNECT_SECONDS)).url
 
     async def post(self, to: Address, text: str, key: str, blocks: Sequence[Block] = ()) -> str:
         """Post a message and return its id. Without link previews: Slack would fetch any address that a model wrote."""
