@@ -249,5 +249,4 @@ def _put_value(section: dict[str, JsonValue], path: tuple[str, ...], value: Json
 
 def _parse_variable(text: str) -> JsonValue:
     """Parse lists, objects, `true`, `false` and `null` as JSON; all else is text, which number keys accept."""
-    is_json = text in ("true", "false", "null") or text.startswith(("[", "{"))
-    return json_or_text(text) if is_json else text
+    return json_or_text(text) if text in ("true", "false", "null") or text.startswith(("[", "{")) else text

@@ -52,8 +52,7 @@ def requirement(error: BaseException | None) -> str:
 
 def dotted(path: KeyPath) -> str:
     """`("models", "fallbacks", 0)` as `models.fallbacks[0]`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 def known_keys(root: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:

@@ -67,8 +67,7 @@ class _Search:
         if not found:
             return None
         heads = frozenset(form[:_HEAD] for form in found)
-        longest = max(map(len, found))
-        return cls(_automaton(list(found)), tuple(found.values()), tuple(sorted(found)), heads, longest)
+        return cls(_automaton(list(found)), tuple(found.values()), tuple(sorted(found)), heads, max(map(len, found)))
 
     def split_growing(self, text: str) -> tuple[str, str]:
         # A hit before the first open place can't grow into a longer one.
