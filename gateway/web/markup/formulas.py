@@ -45,12 +45,11 @@ def to_mathml(source: str, *, block: bool) -> str | None:
     from latex2mathml import converter, exceptions
 
     known = _EQUATION.sub("", _ENVIRONMENT.sub(r"\\\1{align*}", source))
-    named = tuple(each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception))
     try:
         return _written(converter.convert_to_element(known, display="block" if block else "inline"))
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError, StopIteration):
         return None
-    except named:
+    except tuple(each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)):
         return None
 
 
