@@ -186,12 +186,13 @@ class Client:
     async def unfinished(self, at: Address, since: str) -> list[str]:
         """The app's unfinished messages in a thread, oldest first: those without a key and without files."""
         account = await self.account()
-        left = [
-            message.ts
-            async for message in self._messages(at, since)
-            if account.wrote(message) and message.ts != at.thread and message.key is None and not message.files
-        ]
-        return sorted(left)
+        return sorted(
+            [
+                message.ts
+                async for message in self._messages(at, since)
+                if account.wrote(message) and message.ts != at.thread and message.key is None and not message.files
+            ]
+        )
 
     async def _messages(self, of: Address, oldest: str) -> AsyncIterator[Message]:
         """Yield those of a thread, oldest first, or of a chat, newest first; raises `Undecidable` after 2,000."""

@@ -224,10 +224,9 @@ class Client:
         name, left = attachment.name or "the file", MAX_DOWNLOAD
         try:
             file = await self._session.call("getFile", _File.model_validate, BRIEF_SECONDS, file_id=attachment.ref)
-            path = file.file_path
-            if path.startswith("/"):
+            if file.file_path.startswith("/"):
                 raise FetchFailed(f"{name} cannot be fetched: the Bot API server runs with --local; start it without")
-            async for piece in self._session.download(path):
+            async for piece in self._session.download(file.file_path):
                 left -= len(piece)
                 if left < 0:
                     raise _too_large(name)

@@ -123,6 +123,5 @@ def _kind(file: OutgoingFile) -> str:
 
 def _explained(refusal: str) -> str:
     """One line: Telegram's own words, and ours where we have any."""
-    known = (meaning for phrases, meaning in _MEANINGS.items() if re.search(phrases, refusal, re.IGNORECASE))
-    meaning = next(known, "")
+    meaning = next((told for words, told in _MEANINGS.items() if re.search(words, refusal, re.IGNORECASE)), "")
     return f"{refusal} ({meaning})" if meaning else refusal
