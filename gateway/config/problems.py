@@ -65,8 +65,7 @@ def known_keys(root: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:
 
 def nearest(name: str, known: Sequence[str], within: KeyPath = ()) -> str:
     """`did you mean …?` if a known name is close, otherwise all known paths."""
-    close = get_close_matches(name, known, n=1)
-    if close:
+    if close := get_close_matches(name, known, n=1):
         return f"did you mean {dotted((*within, *close))}?"
     return f"known: {', '.join(dotted((*within, key)) for key in sorted(known))}"
 
