@@ -4,6 +4,8 @@ import difflib
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import takewhile
+from operator import eq
 
 from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.json import JsonObject, text_or_json
@@ -47,9 +49,7 @@ def written_out(tool: str, arguments: JsonObject) -> str:
 
 
 def _shared(old: Sequence[str], new: Sequence[str]) -> int:
-    return next(
-        (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))
-    )
+    return sum(1 for _ in takewhile(bool, map(eq, old, new)))
 
 
 @lru_cache(maxsize=32)
