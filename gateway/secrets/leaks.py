@@ -99,8 +99,7 @@ class _Search:
             return self.automaton.find_matches_as_indexes(text.encode("utf-8", "replace").decode())
 
     def clean(self, text: str) -> tuple[str, frozenset[str]]:
-        hits = self._hits(text)
-        if not hits:
+        if not (hits := self._hits(text)):
             return text, frozenset()
         pieces, end = list[str](), 0
         for index, start, stop in hits:
