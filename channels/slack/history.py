@@ -39,8 +39,7 @@ async def so_far(client: Client, at: Address, before: str, names_of: Names, *, p
     In a private chat a single message comes without a name and with its id.
     """
     earlier = [each for each in await _messages(client, at) if each.ts < before]
-    told = [each for each in earlier if each.whole and each.subtype in MESSAGE_SUBTYPES]
-    if not told:
+    if not (told := [each for each in earlier if each.whole and each.subtype in MESSAGE_SUBTYPES]):
         return NO_THREAD
     names = await names_of(message.user or "" for message in (told[0], *reversed(told[1:])))
     if private and len(told) == 1:

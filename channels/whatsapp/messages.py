@@ -217,8 +217,7 @@ async def hand_over_spool(link: Link, accept: Accept, log: Logger) -> None:
     """Hand over messages until cancelled, first those that an earlier run left in the spool."""
     while True:
         link.arrived.clear()
-        kept = await asyncio.to_thread(link.spool.head, BATCH_MESSAGES)
-        if not kept:
+        if not (kept := await asyncio.to_thread(link.spool.head, BATCH_MESSAGES)):
             await link.arrived.wait()
         elif (account := link.pairing.account) is None:
             await link.pairing.connected.wait()

@@ -157,8 +157,7 @@ def rewrap(keys: Keyring, facts: Facts, envelope: Envelope) -> Envelope:
 
 
 def _own_key(keys: Keyring, facts: Facts, envelope: Envelope) -> bytes:
-    master = keys.named(envelope.key_id)
-    if master is None:
+    if (master := keys.named(envelope.key_id)) is None:
         raise MasterKeyMissing(facts.name)
     return _decrypt(_wrapping_cipher(master), envelope.wrapped, master.id.encode() + _about(facts), facts.name)
 

@@ -99,8 +99,7 @@ def _math_inline(state: StateInline, silent: bool) -> bool:
 
 def _display_at(text: str, at: int) -> tuple[str, int] | None:
     """A formula between marks of two characters that begins here, and where it ends."""
-    closing = _CLOSING.get(text[at : at + 2])
-    if closing is None:
+    if (closing := _CLOSING.get(text[at : at + 2])) is None:
         return None
     end = text.find(closing, at + 2, at + LONGEST_FORMULA)
     return (text[at + 2 : end], end + 2) if end > at + 2 and text[at + 2 : end].strip() else None

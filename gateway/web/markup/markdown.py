@@ -228,8 +228,7 @@ def _starts_a_block(line: str) -> bool:
 
 
 def _fence_after(fence: str, line: str) -> str:
-    match = _FENCE.match(line)
-    if match is None:
+    if (match := _FENCE.match(line)) is None:
         return fence
     marks, info = match.groups()
     if not fence:
