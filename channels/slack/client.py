@@ -154,8 +154,7 @@ class Client:
 
     async def socket_url(self) -> str:
         """A fresh address for one websocket."""
-        request = self.web.apps_connections_open(app_token=self._app_token)
-        return (await self.call(request, Socket, CONNECT_SECONDS)).url
+        return (await self.call(self.web.apps_connections_open(app_token=self._app_token), Socket, CONNECT_SECONDS)).url
 
     async def post(self, to: Address, text: str, key: str, blocks: Sequence[Block] = ()) -> str:
         """Post a message and return its id. Without link previews: Slack would fetch any address that a model wrote."""
@@ -187,12 +186,13 @@ class Client:
     async def unfinished(self, at: Address, since: str) -> list[str]:
         """The app's unfinished messages in a thread, oldest first: those without a key and without files."""
         account = await self.account()
-        left = [
-            message.ts
-            async for message in self._messages(at, since)
-            if account.wrote(message) and message.ts != at.thread and message.key is None and not message.files
-        ]
-        return sorted(left)
+        return sorted(
+            [
+                message.ts
+                async for message in self._messages(at, since)
+                if account.wrote(message) and message.ts != at.thread and message.key is None and not message.files
+            ]
+        )
 
     async def _messages(self, of: Address, oldest: str) -> AsyncIterator[Message]:
         """Yield those of a thread, oldest first, or of a chat, newest first; raises `Undecidable` after 2,000."""

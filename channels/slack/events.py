@@ -20,8 +20,6 @@ from gateway.domain.channels.routing import parse_command
 from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
 from gateway.domain.text.texts import one_line
 
-MESSAGE_SUBTYPES = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
-"""The subtypes of messages that a person or a bot wrote; Slack itself writes the others."""
 EDIT_SUBTYPE, DELETED_SUBTYPE, TOMBSTONE = "message_changed", "message_deleted", "tombstone"
 """Changes of a message; the deleted root of a thread with replies is changed to a tombstone."""
 CHANGES = frozenset({EDIT_SUBTYPE, DELETED_SUBTYPE})
@@ -194,11 +192,9 @@ class Intake:
         addressed = said.private or self._is_meant(said, account)
         put_newest(self._names, account.user_id, account.user)
         names = await self._names_of([said.sender, *said.people]) if addressed else {}
-        new = addressed and said.continues and said.at not in self._threads
         thread = NO_THREAD
-        if new:
-            names_of, before = self._names_of, said.message.ts
-            thread = await so_far(self._client, said.at, before, names_of, MESSAGE_SUBTYPES, private=said.private)
+        if addressed and said.continues and said.at not in self._threads:
+            thread = await so_far(self._client, said.at, said.message.ts, self._names_of, private=said.private)
         inbound = said.inbound(account, names, self._commands, addressed=addressed, thread=thread)
         if said.deleted:
             inbound = replace(inbound, text="", quoted="", attachments=(), forwarded="", deleted=True)

@@ -65,8 +65,7 @@ class CachedFacts:
             await self._try_to_save()
 
     def _put(self, name: str, value: str) -> None:
-        gone = put_newest(self._entries, name, value)
-        self._unsaved = self._unsaved | dict.fromkeys(gone)
+        self._unsaved = self._unsaved | dict.fromkeys(put_newest(self._entries, name, value))
 
     async def _try_to_save(self) -> None:
         async with self._saving:

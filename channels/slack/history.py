@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from channels.slack.client import BRIEF_SECONDS, Client
 from channels.slack.markup import readable
-from channels.slack.payloads import File, Message
+from channels.slack.payloads import MESSAGE_SUBTYPES, File, Message
 from gateway.domain.channels.platform import PlatformError
 from gateway.domain.conversation.inbound import Address
 
@@ -33,16 +33,13 @@ class ThreadSoFar:
 NO_THREAD = ThreadSoFar()
 
 
-async def so_far(
-    client: Client, at: Address, before: str, names_of: Names, subtypes: Sequence[str | None], *, private: bool
-) -> ThreadSoFar:
+async def so_far(client: Client, at: Address, before: str, names_of: Names, *, private: bool) -> ThreadSoFar:
     """The thread before a message; empty if Slack doesn't answer at once.
 
     In a private chat a single message comes without a name and with its id.
     """
     earlier = [each for each in await _messages(client, at) if each.ts < before]
-    told = [each for each in earlier if each.whole and each.subtype in subtypes]
-    if not told:
+    if not (told := [each for each in earlier if each.whole and each.subtype in MESSAGE_SUBTYPES]):
         return NO_THREAD
     names = await names_of(message.user or "" for message in (told[0], *reversed(told[1:])))
     if private and len(told) == 1:

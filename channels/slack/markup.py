@@ -24,9 +24,7 @@ def mentioned(text: str) -> tuple[str, ...]:
 def without_mention(text: str, user: str) -> str:
     """The text without a mention of `user` at its beginning."""
     match = _PERSON.match(text.lstrip())
-    if match is None or match.group(1) != user:
-        return text
-    return text.lstrip()[match.end() :].lstrip(" ,:")
+    return text.lstrip()[match.end() :].lstrip(" ,:") if match and match.group(1) == user else text
 
 
 def readable(text: str, names: Mapping[str, str]) -> str:

@@ -13,6 +13,8 @@ ShortText = Annotated[str, Field(max_length=1000)]
 
 EVENT_TYPE = "supaclaw"
 """The type of the metadata of the app's own messages."""
+MESSAGE_SUBTYPES = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
+"""The subtypes of messages that a person or a bot wrote; Slack itself writes the others."""
 
 
 class Payload(BaseModel, frozen=True, extra="ignore"):

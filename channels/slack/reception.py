@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from channels.slack import events
 from channels.slack.client import CONNECT_SECONDS, Client, translated
 from channels.slack.events import Intake
-from channels.slack.payloads import Envelope
+from channels.slack.payloads import MESSAGE_SUBTYPES, Envelope
 from channels.slack.sending import Replies
 from gateway.domain.channels.platform import Logger, PlatformError, Recovery, TooFast, Unanswered, Unreachable
 from gateway.domain.errors import SupaclawError
@@ -101,7 +101,7 @@ def listening_app(client: Client, intake: Intake, replies: Replies, commands: Se
     assistant.thread_context_changed(on_context_changed)
     assistant.user_message(on_message)
     # not `app.message`, which skips messages without a text, such as a file
-    app.event({"type": "message", "subtype": events.MESSAGE_SUBTYPES})(on_message)
+    app.event({"type": "message", "subtype": MESSAGE_SUBTYPES})(on_message)
     app.event("app_mention")(on_message)
     app.command(re.compile(""))(on_action)
     app.block_action(re.compile("^supaclaw-"))(on_action)

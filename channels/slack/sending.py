@@ -58,8 +58,7 @@ class Files:
     async def send(self, message: Outgoing, file: OutgoingFile, caption: str) -> str:
         """Send a file and return Slack's id of it; raises `PlatformError`, `SendFailed` and `TryAgainLater`."""
         begun = f"file {message.key}"
-        id = self._facts.get(begun)
-        if id is None:
+        if (id := self._facts.get(begun)) is None:
             id = await self._upload(file)
             await self._facts.put(begun, id)
         if not (message.again and await self._is_shown(id)):
@@ -258,14 +257,12 @@ class Streams:
 
         The rest of the text is appended if the answer continues the shown text, otherwise the text is replaced.
         """
-        since = self._facts.get(_stream_fact(at))
-        if since is None:
+        if (since := self._facts.get(_stream_fact(at))) is None:
             self._live.pop(at, None)
             return None
         stream, final = self._live.get(at) or _Stream(sure=False), defused(markdown)
         async with stream.lock:
-            ts = await self._one_of(at, stream, since)
-            if ts is not None:
+            if (ts := await self._one_of(at, stream, since)) is not None:
                 goes_on = stream.sure and stream.growing and not blocks and final.startswith(stream.shown)
                 if not (goes_on and await self._end(at, ts, final[len(stream.shown) :], key)):
                     ts = await self._replace(at, ts, rendered, key, blocks)

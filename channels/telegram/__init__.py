@@ -56,12 +56,11 @@ class Settings(ChannelSettings):
 def create(settings: Settings, *, commands: Menu, log: Logger, data: Path, facts: ChannelFacts) -> Channel:
     """The channel, not yet open; `commands` are names and descriptions for the menu. `data` and `facts` are unused."""
     del data, facts
-    webhook_secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else token_urlsafe(32)
     return Telegram(
         token=settings.token.get_secret_value(),
         api_base=settings.api_base,
         webhook_url=settings.webhook_url if settings.mode == "webhook" else None,
-        webhook_secret=webhook_secret,
+        webhook_secret=settings.webhook_secret.get_secret_value() if settings.webhook_secret else token_urlsafe(32),
         commands=commands,
         log=log,
         rich=settings.rich_messages,

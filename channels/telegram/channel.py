@@ -46,7 +46,6 @@ class Telegram:
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     def __post_init__(self) -> None:
-        silence = self.timeouts.silence if self.webhook_url is None else None
         self.capabilities = Capabilities(
             max_text=4096,
             max_marks=100,
@@ -55,7 +54,7 @@ class Telegram:
             reactions=True,
             buttons=True,
             max_file=50_000_000,
-            silence=silence,
+            silence=self.timeouts.silence if self.webhook_url is None else None,
         )
         self._recovery = Recovery(self.name, self.log, self.pause)
         self._opened: Client | None = None

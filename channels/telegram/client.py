@@ -181,8 +181,7 @@ class Client:
 
     async def push_to(self, url: str, secret: str) -> None:
         """Have updates pushed to `url`, one at a time, which keeps them in order."""
-        kinds = list(UPDATE_KINDS)
-        await self.do("setWebhook", url=url, secret_token=secret, max_connections=1, allowed_updates=kinds)
+        await self.do("setWebhook", url=url, secret_token=secret, max_connections=1, allowed_updates=list(UPDATE_KINDS))
 
     async def username(self) -> str:
         """The bot's name, requested once."""
@@ -218,18 +217,16 @@ class Client:
 
     async def do(self, method: str, to: Address | None = None, **parameters: object) -> None:
         """Call a method whose result is not needed."""
-        place = self._place(to) if to else {}
-        await self._session.call(method, bool, BRIEF_SECONDS, **place, **parameters)
+        await self._session.call(method, bool, BRIEF_SECONDS, **(self._place(to) if to else {}), **parameters)
 
     async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
         """Yield the bytes of a file, at most `MAX_DOWNLOAD`; raises `FetchFailed` or `FetchDelayed`."""
         name, left = attachment.name or "the file", MAX_DOWNLOAD
         try:
             file = await self._session.call("getFile", _File.model_validate, BRIEF_SECONDS, file_id=attachment.ref)
-            path = file.file_path
-            if path.startswith("/"):
+            if file.file_path.startswith("/"):
                 raise FetchFailed(f"{name} cannot be fetched: the Bot API server runs with --local; start it without")
-            async for piece in self._session.download(path):
+            async for piece in self._session.download(file.file_path):
                 left -= len(piece)
                 if left < 0:
                     raise _too_large(name)

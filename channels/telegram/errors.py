@@ -70,8 +70,7 @@ def _rejection(code: int, words: str) -> PlatformError:
         return Refused("too large for the Bot API server")
     if code == 409:
         return Conflict(words)
-    kinds: Mapping[int, type[PlatformError]] = {400: Refused, 403: Forbidden, 404: Refused}
-    return kinds.get(code, TurnedAway)(words or f"Telegram answered {code}")
+    return {400: Refused, 403: Forbidden, 404: Refused}.get(code, TurnedAway)(words or f"Telegram answered {code}")
 
 
 def _error_body(content: str) -> Mapping[str, Any]:

@@ -36,8 +36,7 @@ class Intake:
         """Commit updates; raises as `accept` does, and `PlatformError` if the bot's name can't be looked up."""
         if not updates:
             return
-        batch = [self._joined_paste(inbound) for _, inbound in await self._read(updates)]
-        if batch:
+        if batch := [self._joined_paste(inbound) for _, inbound in await self._read(updates)]:
             await self._accept(batch)
         with suppress(asyncio.QueueFull):
             for update in updates:

@@ -87,8 +87,7 @@ def to_rich(text: str) -> str | None:
 
 def _formula(state: StateInline, silent: bool) -> bool:
     """A rule of the parser: what stands between dollars as pandoc reads them, or in LaTeX's own brackets."""
-    found = _FORMULA.match(state.src, state.pos)
-    if found is None:
+    if (found := _FORMULA.match(state.src, state.pos)) is None:
         return False
     if not silent:
         token = state.push("formula", "", 0)

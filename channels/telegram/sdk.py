@@ -68,8 +68,7 @@ def _rebuild(names: dict[str, object]) -> Callable[..., bool | None]:
     inherited = vars(BaseModel)[_REBUILD]
 
     def rebuild(cls: type[BaseModel], *, force: bool = False, raise_errors: bool = True, **where: Any) -> bool | None:
-        told = where.get("_types_namespace")
-        if told is not None:
+        if (told := where.get("_types_namespace")) is not None:
             names.update(told if not names else {})
             return None
         build = inherited.__get__(None, cls)

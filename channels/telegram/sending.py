@@ -113,8 +113,7 @@ def _file_calls(caption: str, file: OutgoingFile) -> Sequence[ApiCall]:
 
 def _file_call(kind: str, file: OutgoingFile, caption: str, parse_mode: str | None) -> ApiCall:
     name = _NOT_IN_A_NAME.sub("_", file.name)[-200:] or "file"
-    content = {kind: Upload(file.path, name), "caption": caption, "parse_mode": parse_mode}
-    return f"send{kind.capitalize()}", content
+    return f"send{kind.capitalize()}", {kind: Upload(file.path, name), "caption": caption, "parse_mode": parse_mode}
 
 
 def _kind(file: OutgoingFile) -> str:
@@ -124,6 +123,5 @@ def _kind(file: OutgoingFile) -> str:
 
 def _explained(refusal: str) -> str:
     """One line: Telegram's own words, and ours where we have any."""
-    known = (meaning for phrases, meaning in _MEANINGS.items() if re.search(phrases, refusal, re.IGNORECASE))
-    meaning = next(known, "")
+    meaning = next((told for words, told in _MEANINGS.items() if re.search(words, refusal, re.IGNORECASE)), "")
     return f"{refusal} ({meaning})" if meaning else refusal

@@ -70,10 +70,7 @@ def attachments_of(message: Message | ExternalReplyInfo) -> tuple[Attachment, ..
 
 def words_of(message: Message) -> str | None:
     """The text for a message without a text; "" for a file, None for a message without content."""
-    field = kind_of(message)
-    if field in _FILES and field != "sticker":
-        return ""
-    return described(message)
+    return "" if kind_of(message) in _FILES.keys() - {"sticker"} else described(message)
 
 
 def quote_of(message: Message) -> str:

@@ -112,8 +112,7 @@ class _Library:
     """
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
-        call = getattr(_binder.gocode, name)
-        return partial(_in_own_thread if name == "Neonize" else asyncio.to_thread, call)
+        return partial(_in_own_thread if name == "Neonize" else asyncio.to_thread, getattr(_binder.gocode, name))
 
 
 def _in_own_thread(call: Callable[..., object], *arguments: object) -> asyncio.Future[object]:

@@ -94,8 +94,7 @@ def _id(stanza: str, source: MessageSource) -> str:
 def _quoted_id(context: e2e.ContextInfo, source: MessageSource, account: LinkedAccount) -> str:
     """The id of the message replied to, as `_id` makes it; ids of our own have no author."""
     author = str(context.participant)
-    of_others = source.IsGroup and not account.are(author)
-    return f"{context.stanzaID}/{author}" if of_others else str(context.stanzaID)
+    return f"{context.stanzaID}/{author}" if source.IsGroup and not account.are(author) else str(context.stanzaID)
 
 
 def _chat(source: MessageSource, account: LinkedAccount) -> str:
@@ -180,8 +179,7 @@ def _source(said: e2e.Message, context: e2e.ContextInfo) -> str:
     """The author of a text that its sender did not write; "" if they did. Contact cards count as others'."""
     if context.isForwarded or context.forwardingScore:
         return str(context.forwardedNewsletterMessageInfo.newsletterName) or "somebody"
-    card = said.locationMessage.name or not all(is_own(kind) for kind, _ in described(said))
-    return "a card" if card else ""
+    return "a card" if said.locationMessage.name or not all(is_own(kind) for kind, _ in described(said)) else ""
 
 
 def _context(message: e2e.Message) -> e2e.ContextInfo:
@@ -219,8 +217,7 @@ async def hand_over_spool(link: Link, accept: Accept, log: Logger) -> None:
     """Hand over messages until cancelled, first those that an earlier run left in the spool."""
     while True:
         link.arrived.clear()
-        kept = await asyncio.to_thread(link.spool.head, BATCH_MESSAGES)
-        if not kept:
+        if not (kept := await asyncio.to_thread(link.spool.head, BATCH_MESSAGES)):
             await link.arrived.wait()
         elif (account := link.pairing.account) is None:
             await link.pairing.connected.wait()

@@ -36,7 +36,8 @@ def find_place(environ: Mapping[str, str], *, starting: bool = False) -> Place:
     A folder that merely looks like a gateway's counts only to start one, or for who has none yet: anybody can put a
     config.json into what others download, and that names programs to run.
     """
-    here, known = _place_in(Path.cwd()), known_places(environ)
+    folder, known = Path.cwd(), known_places(environ)
+    here = Place(folder / "config.json", folder / "data", folder / "data" / "workspace")
     if is_place_chosen(environ):
         return here
     if here.config.parent == _SOURCE and (_SOURCE / "pyproject.toml").exists():
@@ -78,10 +79,6 @@ def check_only_agent(environ: Mapping[str, str], data: Path) -> None:
             f"you already have an agent, in {known[-1].data}; `cd && supaclaw up` starts it. "
             f"To start another one here: `SUPACLAW_DATA={data} supaclaw up`"
         )
-
-
-def _place_in(folder: Path) -> Place:
-    return Place(folder / "config.json", folder / "data", folder / "data" / "workspace")
 
 
 def _default_place(environ: Mapping[str, str]) -> Place:

@@ -67,18 +67,15 @@ class Failpoints:
     """Kills this process the n-th time the armed step is reached; `armed` is `<step>[:n]` or None."""
 
     def __init__(self, armed: str | None) -> None:
-        self._step: Step | None = None
-        self._left = 0
-        if armed:
-            self._step, self._left = _parse(armed)
+        self._step: Step | None
+        self._step, self._left = _parse(armed) if armed else (None, 0)
 
     def reach(self, step: Step) -> None:
         """Kill the process if this step is armed and its count is reached."""
-        if step is not self._step:
-            return
-        self._left -= 1
-        if self._left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+        if step is self._step:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _parse(armed: str) -> tuple[Step, int]:

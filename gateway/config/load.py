@@ -116,7 +116,9 @@ def read(path: Path) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             raise
-        raise ConfigError(f"{path}: cannot be read: {_reason(error)}") from error
+        raise ConfigError(
+            f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}"
+        ) from error
 
 
 def parse(
@@ -167,10 +169,6 @@ def _prefixed(source: str, problems: list[str], raw: Mapping[str, JsonValue], en
         return named.get(key) or next(inside, source)
 
     return "\n".join(f"{place(problem)}: {problem}" for problem in problems)
-
-
-def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return error.strerror or "unknown error" if isinstance(error, OSError) else "it is not UTF-8 text"
 
 
 Variables = Mapping[tuple[str, ...], str]
@@ -249,5 +247,4 @@ def _put_value(section: dict[str, JsonValue], path: tuple[str, ...], value: Json
 
 def _parse_variable(text: str) -> JsonValue:
     """Parse lists, objects, `true`, `false` and `null` as JSON; all else is text, which number keys accept."""
-    is_json = text in ("true", "false", "null") or text.startswith(("[", "{"))
-    return json_or_text(text) if is_json else text
+    return json_or_text(text) if text in ("true", "false", "null") or text.startswith(("[", "{")) else text

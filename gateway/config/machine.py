@@ -14,8 +14,7 @@ _MOUNT = Path("/sys/fs/cgroup")
 
 def available_memory(cgroup: Path = _CGROUP, mount: Path = _MOUNT) -> int:
     """Bytes of memory of the machine, or of the control group with the lowest limit."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([machine, *_memory_limits(cgroup, mount)])
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_memory_limits(cgroup, mount)])
 
 
 def _memory_limits(cgroup: Path, mount: Path) -> Iterator[int]:

@@ -21,10 +21,6 @@ Usd = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 JsonSection = Mapping[str, JsonValue]
 
 
-def _zone(name: str) -> str:
-    return zone(name).key
-
-
 class Owner(Described, extra="allow", coerce_numbers_to_str=True):
     """The agent's owner; every other key is a channel, with the owner's id there as its value."""
 
@@ -32,7 +28,7 @@ class Owner(Described, extra="allow", coerce_numbers_to_str=True):
 
     name: str = Field("Owner", min_length=1)
     """The name that the agent calls you by."""
-    timezone: Annotated[str, AfterValidator(_zone)] | None = None
+    timezone: Annotated[str, AfterValidator(lambda name: zone(name).key)] | None = None
     """Your time zone, such as "Europe/Berlin"; null: the one noted in USER.md."""
 
     @property

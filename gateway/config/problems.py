@@ -52,8 +52,7 @@ def requirement(error: BaseException | None) -> str:
 
 def dotted(path: KeyPath) -> str:
     """`("models", "fallbacks", 0)` as `models.fallbacks[0]`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return text.removeprefix(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).removeprefix(".")
 
 
 def known_keys(root: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:
@@ -66,8 +65,7 @@ def known_keys(root: type[BaseModel], path: KeyPath = ()) -> Iterator[KeyPath]:
 
 def nearest(name: str, known: Sequence[str], within: KeyPath = ()) -> str:
     """`did you mean …?` if a known name is close, otherwise all known paths."""
-    close = get_close_matches(name, known, n=1)
-    if close:
+    if close := get_close_matches(name, known, n=1):
         return f"did you mean {dotted((*within, *close))}?"
     return f"known: {', '.join(dotted((*within, key)) for key in sorted(known))}"
 

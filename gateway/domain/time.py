@@ -93,8 +93,7 @@ def moment(text: str, name: str | None, *, end: bool = False) -> datetime:
 
 @lru_cache(maxsize=1)
 def _zone_names() -> frozenset[str]:
-    listed = files("tzdata").joinpath("zones").read_text(encoding="ascii").split()
-    return frozenset(listed) - {"Factory"}
+    return frozenset(files("tzdata").joinpath("zones").read_text(encoding="ascii").split()) - {"Factory"}
 
 
 def _suggestion(name: str) -> str:

@@ -35,9 +35,8 @@ class MasterKey:
     @classmethod
     def parse(cls, text: str) -> "MasterKey":
         """Parse a printed key; raises `OwnerMustAct` if a letter is missing or wrong."""
-        plain = re.sub(r"[\s-]", "", text).upper()
         try:
-            raw = base64.b32decode(plain)
+            raw = base64.b32decode(re.sub(r"[\s-]", "", text).upper())
         except ValueError:
             raw = b""
         key = cls(raw[:_KEY_BYTES])
@@ -148,8 +147,7 @@ def seal(keys: Keyring, facts: Facts, value: str) -> Envelope:
 
 def unseal(keys: Keyring, facts: Facts, envelope: Envelope) -> str:
     """Decrypt the value; raises `MasterKeyMissing`, or `Tampered` if the facts differ."""
-    about = _about(facts)
-    return _decrypt(_aes(_own_key(keys, facts, envelope)), envelope.sealed, about, facts.name).decode()
+    return _decrypt(_aes(_own_key(keys, facts, envelope)), envelope.sealed, _about(facts), facts.name).decode()
 
 
 def rewrap(keys: Keyring, facts: Facts, envelope: Envelope) -> Envelope:
@@ -159,8 +157,7 @@ def rewrap(keys: Keyring, facts: Facts, envelope: Envelope) -> Envelope:
 
 
 def _own_key(keys: Keyring, facts: Facts, envelope: Envelope) -> bytes:
-    master = keys.named(envelope.key_id)
-    if master is None:
+    if (master := keys.named(envelope.key_id)) is None:
         raise MasterKeyMissing(facts.name)
     return _decrypt(_wrapping_cipher(master), envelope.wrapped, master.id.encode() + _about(facts), facts.name)
 

@@ -67,8 +67,7 @@ class _Search:
         if not found:
             return None
         heads = frozenset(form[:_HEAD] for form in found)
-        longest = max(map(len, found))
-        return cls(_automaton(list(found)), tuple(found.values()), tuple(sorted(found)), heads, longest)
+        return cls(_automaton(list(found)), tuple(found.values()), tuple(sorted(found)), heads, max(map(len, found)))
 
     def split_growing(self, text: str) -> tuple[str, str]:
         # A hit before the first open place can't grow into a longer one.
@@ -100,8 +99,7 @@ class _Search:
             return self.automaton.find_matches_as_indexes(text.encode("utf-8", "replace").decode())
 
     def clean(self, text: str) -> tuple[str, frozenset[str]]:
-        hits = self._hits(text)
-        if not hits:
+        if not (hits := self._hits(text)):
             return text, frozenset()
         pieces, end = list[str](), 0
         for index, start, stop in hits:

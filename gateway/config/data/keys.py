@@ -41,10 +41,9 @@ def save_keys(data: Path, name: str, keys: Mapping[str, str]) -> None:
         if not _VALUE.fullmatch(value):
             raise ConfigError(f"the value of {variable} has spaces, quotes or line breaks; copy it again")
     path = data / "keys" / f"{name}.env"
-    text = "".join(f"{variable}='{value}'\n" for variable, value in keys.items())
     try:
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replace_private(path, text.encode())
+        replace_private(path, "".join(f"{variable}='{value}'\n" for variable, value in keys.items()).encode())
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
 

@@ -155,8 +155,7 @@ class ConfigEditor:
             raw = self._parsed(text)
         except ConfigError as error:
             return ConfigForm((), "", self.stamp(text), revertible, str(error))
-        form = tuple(fields(raw, self._environ))
-        return ConfigForm(form, config_file.as_text(masked(raw)), self.stamp(text), revertible)
+        return ConfigForm(tuple(fields(raw, self._environ)), as_text(masked(raw)), self.stamp(text), revertible)
 
     def typed(self, stamp: str, values: Mapping[str, str]) -> ConfigChange:
         """The change by these values, by key, of the file with this stamp."""
@@ -171,8 +170,7 @@ class ConfigEditor:
     def revert(self) -> ConfigChange:
         """The change back to the version before the last save."""
         before = read(self._path)
-        previous = self._previous(before)
-        if previous is None:
+        if (previous := self._previous(before)) is None:
             raise ConfigError("there is no earlier version: config.json was changed elsewhere since the last save")
         new = self._parsed(previous)
         check_environment(self._parsed(before), new, self._environ)

@@ -103,14 +103,12 @@ def _leaves(path: tuple[str, ...], node: Node, defs: Node, raw: JsonValue) -> It
 
 
 def _field(path: tuple[str, ...], node: Node, default: str) -> Field:
-    kinds = list(_alternatives(node))
-    first = kinds[0] if kinds else {}
+    first = next(_alternatives(node), {})
     about = str(node.get("description", ""))
-    choices = first.get("enum")
     field = Field(path, "text", about, default, any(each.get("type") == "null" for each in _listed(node)))
     if first.get("format") == "password":
         return replace(field, kind="secret")
-    if isinstance(choices, list):
+    if isinstance(choices := first.get("enum"), list):
         return replace(field, kind="choice", choices=tuple(map(str, choices)))
     if first.get("type") == "boolean":
         return replace(field, kind="choice", choices=("true", "false"))
@@ -118,8 +116,7 @@ def _field(path: tuple[str, ...], node: Node, default: str) -> Field:
 
 
 def _listed(node: Node) -> Iterator[Node]:
-    inner = node.get("anyOf")
-    if isinstance(inner, list):
+    if isinstance(inner := node.get("anyOf"), list):
         for each in inner:
             yield from _listed(_objects(each))
     else:

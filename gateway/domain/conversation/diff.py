@@ -4,6 +4,8 @@ import difflib
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import takewhile
+from operator import eq
 
 from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.json import JsonObject, text_or_json
@@ -29,8 +31,7 @@ def difference(name: str, before: str, after: str) -> str:
         raise ToolFailed.own("too_long", "A person has to approve this change, and it is too long to show.")
     old, new = (text.split("\n") if text else [] for text in (before, after))
     if max(len(old), len(new)) <= _LINES:
-        lines = difflib.unified_diff(old, new, name, name, n=2, lineterm="")
-        return "\n".join(lines) or f"{name}: binary content only"
+        return "\n".join(difflib.unified_diff(old, new, name, name, n=2, lineterm="")) or f"{name}: binary content only"
     first = _shared(old, new)
     last = min(_shared(old[::-1], new[::-1]), min(len(old), len(new)) - first)
     gone, come = old[first : len(old) - last], new[first : len(new) - last]
@@ -48,9 +49,7 @@ def written_out(tool: str, arguments: JsonObject) -> str:
 
 
 def _shared(old: Sequence[str], new: Sequence[str]) -> int:
-    return next(
-        (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))
-    )
+    return sum(1 for _ in takewhile(bool, map(eq, old, new)))
 
 
 @lru_cache(maxsize=32)
@@ -71,8 +70,7 @@ def for_chat(text: str) -> tuple[str, int]:
 
 
 def _legible(line: str) -> str:
-    shown = "".join(map(_visible, line.replace("\t", "    ")))
-    return _WIDE.sub(lambda gap: f"⟨{len(gap.group())} spaces⟩", shown)
+    return _WIDE.sub(lambda gap: f"⟨{len(gap.group())} spaces⟩", "".join(map(_visible, line.replace("\t", "    "))))
 
 
 def _visible(char: str) -> str:

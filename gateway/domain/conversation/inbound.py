@@ -39,8 +39,7 @@ class ClientOptions:
         if stored is None:
             return cls()
         fields = json.loads(stored)
-        tools = tuple(ToolSpec(**{**tool, "label": label}) for tool in fields.pop("tools"))
-        return cls(tools, **fields)
+        return cls(tuple(ToolSpec(**{**tool, "label": label}) for tool in fields.pop("tools")), **fields)
 
 
 NO_OPTIONS = ClientOptions()

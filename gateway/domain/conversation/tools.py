@@ -259,8 +259,7 @@ class Operation:
             return self.kind
         if self.method == "DELETE":
             return ToolClass.IRREVERSIBLE
-        reads = self.method in ("GET", "HEAD")
-        return ToolClass.NET if reads and not arguments else ToolClass.SEND
+        return ToolClass.NET if self.method in ("GET", "HEAD") and not arguments else ToolClass.SEND
 
     @property
     def required(self) -> tuple[str, ...]:

@@ -45,8 +45,7 @@ class CopiedMarks:
     def end(self) -> str:
         """The text that waited for more."""
         line, self._line = self._line, ""
-        silent = self.silence and not self._begun and re.sub(r"\W+", "", line) in SILENT
-        return "" if silent else self._take(line)
+        return "" if self.silence and not self._begun and re.sub(r"\W+", "", line) in SILENT else self._take(line)
 
     def _take(self, line: str) -> str:
         """A whole line, of which a part may be shown already."""

@@ -160,8 +160,7 @@ def _inside(state: StateInline, kind: str, start: int, stop: int, attributes: di
 
 
 def _spoiler(state: StateInline, silent: bool) -> bool:
-    found = _SPOILER.match(state.src, state.pos, state.posMax)
-    if found is None:
+    if (found := _SPOILER.match(state.src, state.pos, state.posMax)) is None:
         return False
     if not silent:
         _inside(state, "spoiler", found.start(1), found.end(1), {})

@@ -114,8 +114,7 @@ class Renderer(ABC):
         number = int(node.attrs.get("start", 1))
         for offset, item in enumerate(node.children):
             mark = self.bullet if node.type == "bullet_list" else f"{number + offset}."
-            lead = [child for child in item.children if not child.type.endswith("_list")]
-            text = self.blocks(lead, chr(10))
+            text = self.blocks([child for child in item.children if not child.type.endswith("_list")], chr(10))
             box = {"[ ] ": "☐", "[x] ": "☑", "[X] ": "☑"}.get(text[:4])
             yield f"{box} {text[4:]}" if box else f"{mark} {text}"
             for nested in item.children:

@@ -86,8 +86,7 @@ def sourced(text: str, label: Label, *, private: bool) -> str:
 
     A group hears words of many anyway.
     """
-    marked = private and label is Label.UNTRUSTED and text.strip()
-    return f"{text}\n\n{UNVERIFIED}" if marked else text
+    return f"{text}\n\n{UNVERIFIED}" if private and label is Label.UNTRUSTED and text.strip() else text
 
 
 def without_headings(text: str) -> str:

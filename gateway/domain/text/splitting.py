@@ -111,8 +111,7 @@ def utf16_len(text: str) -> int:
 
 def utf16_tail(text: str, limit: int) -> str:
     """The end of `text`, at most `limit` UTF-16 units long."""
-    units = text[-limit:].encode("utf-16-le", "surrogatepass")
-    return units[-2 * limit :].decode("utf-16-le", "ignore")
+    return text[-limit:].encode("utf-16-le", "surrogatepass")[-2 * limit :].decode("utf-16-le", "ignore")
 
 
 def split(text: str, limit: int, most_marks: int | None = None) -> tuple[str, ...]:

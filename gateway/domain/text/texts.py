@@ -184,8 +184,7 @@ def _iso_time(value: str) -> datetime | None:
 def _dates(text: str) -> Iterator[datetime]:
     numbers = [match.group(1, 2, 3) if match[1] else match.group(6, 5, 4) for match in _DATE.finditer(text)]
     for match in _NAMED_DATE.finditer(text):
-        number = _MONTHS.index((match[2] or match[3]).lower()) + 1
-        numbers.append((match[5], str(number), match[1] or match[4]))
+        numbers.append((match[5], str(_MONTHS.index((match[2] or match[3]).lower()) + 1), match[1] or match[4]))
     for year, month, day in numbers:
         with suppress(ValueError):
             yield datetime(int(year), int(month), int(day))

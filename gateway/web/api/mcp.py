@@ -107,8 +107,7 @@ def _toolbox(site: Site, caller: Caller, request: Request) -> Toolbox:
     remembers = permits(caller.scopes, Scope.MEMORY)
     found = list(tools(Services(Workspace(site.files.root), context=context)) if remembers else ())
     if permits(caller.scopes, Scope.FILES):
-        every = files.tools(Services(Workspace(site.files.root / SHARED)))
-        found += [each for each in every if each.name in OF_FILES]
+        found += [each for each in files.tools(Services(Workspace(site.files.root / SHARED))) if each.name in OF_FILES]
     found += [each.tool(request) for each in ENDPOINTS if any(permits(caller.scopes, it) for it in each.scopes)]
     return Toolbox(found, _nowhere, policy=Policy(Label.UNTRUSTED), clean=site.clean, watch=unwatched, todo_check=None)
 

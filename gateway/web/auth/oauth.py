@@ -113,8 +113,7 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
     async def get_client(self, client_id: str) -> Client | None:
         """The client that an id describes; None if it describes none that is allowed."""
         with suppress(ValueError):
-            said = Client.model_validate_json(urlsafe_b64decode(client_id))
-            return said.model_copy(update={"client_id": client_id})
+            return Client.model_validate_json(urlsafe_b64decode(client_id)).model_copy(update={"client_id": client_id})
         return None
 
     async def register_client(self, client_info: ClientInfo) -> None:

@@ -45,12 +45,11 @@ def to_mathml(source: str, *, block: bool) -> str | None:
     from latex2mathml import converter, exceptions
 
     known = _EQUATION.sub("", _ENVIRONMENT.sub(r"\\\1{align*}", source))
-    named = tuple(each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception))
     try:
         return _written(converter.convert_to_element(known, display="block" if block else "inline"))
     except (LookupError, ValueError, TypeError, AttributeError, RuntimeError, StopIteration):
         return None
-    except named:
+    except tuple(each for each in vars(exceptions).values() if isinstance(each, type) and issubclass(each, Exception)):
         return None
 
 
@@ -100,8 +99,7 @@ def _math_inline(state: StateInline, silent: bool) -> bool:
 
 def _display_at(text: str, at: int) -> tuple[str, int] | None:
     """A formula between marks of two characters that begins here, and where it ends."""
-    closing = _CLOSING.get(text[at : at + 2])
-    if closing is None:
+    if (closing := _CLOSING.get(text[at : at + 2])) is None:
         return None
     end = text.find(closing, at + 2, at + LONGEST_FORMULA)
     return (text[at + 2 : end], end + 2) if end > at + 2 and text[at + 2 : end].strip() else None

@@ -58,11 +58,9 @@ CODE_CLASSES = frozenset(_TOKEN_CLASSES.values())
 
 def highlighted(code: str, language: str) -> str:
     """The code as HTML; without colours if the language is not supported or the code is too long."""
-    is_long = len(code) > LONGEST_CODE or max(map(len, code.split("\n"))) > LONGEST_LINE
-    if is_long or language.lower() not in _LEXERS:
+    if len(code) > LONGEST_CODE or max(map(len, code.split("\n"))) > LONGEST_LINE or language.lower() not in _LEXERS:
         return str(escape(code))
-    parts = _BLANK.split(code)
-    pieces = [piece for part in parts for piece in _coloured_pieces(part, _LEXERS[language.lower()])]
+    pieces = [piece for part in _BLANK.split(code) for piece in _coloured_pieces(part, _LEXERS[language.lower()])]
     if "".join(text for _, text in pieces) != code:
         return str(escape(code))
     return "".join(
@@ -230,8 +228,7 @@ def _starts_a_block(line: str) -> bool:
 
 
 def _fence_after(fence: str, line: str) -> str:
-    match = _FENCE.match(line)
-    if match is None:
+    if (match := _FENCE.match(line)) is None:
         return fence
     marks, info = match.groups()
     if not fence:
@@ -303,8 +300,7 @@ _TABLE = '<div class="table" role="group" aria-label="Table" tabindex="0">'
 
 
 def _cell(_self: RendererHTML, tokens: Sequence[Token], index: int, _options: OptionsDict, _env: EnvType) -> str:
-    style = str(tokens[index].attrGet("style") or "")
-    alignment = style.removeprefix("text-align:")
+    alignment = str(tokens[index].attrGet("style") or "").removeprefix("text-align:")
     return f'<{tokens[index].tag} class="{alignment}">' if alignment else f"<{tokens[index].tag}>"
 
 

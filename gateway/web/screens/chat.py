@@ -137,8 +137,7 @@ async def send(
             if row.kind != "user" or not as_trusted or not await inbox.own_words(conn, row.id):
                 raise Refused(403, "not_yours", "Only your own words can be sent again.")
     attached = await chat_files.attachments_for(site, files or ())
-    accepted = await accept_from_owner(site, address_of(chat), text, client_id, attached)
-    return JSONResponse(accepted_json(accepted), 202)
+    return JSONResponse(accepted_json(await accept_from_owner(site, address_of(chat), text, client_id, attached)), 202)
 
 
 @screen.post("/chat/zone", status_code=204, dependencies=OWNER)

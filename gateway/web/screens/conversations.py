@@ -82,8 +82,7 @@ async def list_conversations(site: Site, query: ConversationQuery) -> Listing:
     owner, hits = site.owner.id, dict[SessionId, list[MemoryHit]]()
     if words := query.q.strip():
         said = replace(SAID, session=SessionId(query.within) if query.within else None)
-        found = await memory_rows.search_all(site, words, said, MOST_HITS, SearchMode.KEYWORD)
-        hits = _by_session(found.hits)
+        hits = _by_session((await memory_rows.search_all(site, words, said, MOST_HITS, SearchMode.KEYWORD)).hits)
     async with site.database.connection() as conn:
         if words:
             named = [] if query.within else await conversations.called(conn, owner, words, BEST)
@@ -112,8 +111,7 @@ def _listing(
     excerpts = None if query.within else EXCERPTS
 
     def row(of: Conversation) -> ConversationRow:
-        found = hits.get(of.id, ())[:excerpts]
-        messages = [memory_rows.row_of(hit.memory, words) for hit in found]
+        messages = [memory_rows.row_of(hit.memory, words) for hit in hits.get(of.id, ())[:excerpts]]
         return ConversationRow(of, memory_rows.marked(of.title, words), ago(now - of.last_at), messages)
 
     return Listing([row(of) for of in rows[:PAGE]], query.skip + PAGE if len(rows) > PAGE else None)
