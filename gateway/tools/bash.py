@@ -52,7 +52,7 @@ class _Bash:
 
         No programs, awk or jq.
         """
-        targets = [self._target(path) for path in arguments.save]
+        targets = [str(WorkspacePath.parse(path.removeprefix(f"{HOME}/"))) for path in arguments.save]
         if any([await asyncio.to_thread(self.services.workspace.is_instructions, path) for path in targets]):
             raise ToolFailed.own("refused", "Instructions can't be saved from here; use write_file.")
         label, files = await self._copied(arguments.files, caller.label)
@@ -65,9 +65,6 @@ class _Bash:
             await self.services.workspace.write(name, data, run.label, mime_of(name))
         not_saved = [target for target, path in zip(targets, wanted, strict=True) if path not in run.saved]
         return Labelled(_answer(run.result, not_saved), run.label)
-
-    def _target(self, path: str) -> str:
-        return str(WorkspacePath.parse(path.removeprefix(f"{HOME}/")))
 
     async def _copied(self, patterns: Sequence[str], label: Label) -> tuple[Label, dict[str, bytes]]:
         """The files to copy in, and the label of all that they hold."""

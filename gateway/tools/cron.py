@@ -117,8 +117,7 @@ def _written_out(row: ScheduleRow) -> str:
 async def _schedules(tx: Connection, context: PrincipalContext, caller: Caller) -> Schedules:
     """The principal's schedules; delays count from the person's message, which may have waited in the queue."""
     most = None if context.role is Role.OWNER else MOST_SCHEDULES
-    call = caller.session, caller.task, caller.ordinal
-    said_at = None if caller.address is None else await messages.said_at(tx, *call)
+    said_at = await messages.said_at(tx, caller.session, caller.task, caller.ordinal) if caller.address else None
     return Schedules(tx, context.principal, context.clock.now(), context.zone(), most=most, asked_at=said_at)
 
 

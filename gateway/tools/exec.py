@@ -98,6 +98,4 @@ async def _followed(running: Running, output: BoundedOutput) -> Report:
 def tools(services: Services) -> tuple[AnyTool, ...]:
     """The tool, if the kernel can confine commands."""
     commands = services.commands
-    if commands is None or not commands.offered():
-        return ()
-    return declared(_Exec(services, commands))
+    return declared(_Exec(services, commands)) if commands and commands.offered() else ()

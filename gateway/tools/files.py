@@ -143,9 +143,8 @@ class _Files:
             return Labelled({"exists": False, "content": None}, Label.OWNER)
         if path.lower().endswith(READ_OUT):
             raise ToolFailed("binary", f"{path} is not a text file.", page.label)
-        answer: JsonObject = {"exists": True, "content": page.text, "size": page.size}
-        more = {} if page.next_offset is None else {"next_offset": page.next_offset}
-        return Labelled({**answer, **more}, page.label)
+        more: JsonObject = {} if page.next_offset is None else {"next_offset": page.next_offset}
+        return Labelled({"exists": True, "content": page.text, "size": page.size, **more}, page.label)
 
     async def _extracted_page(self, arguments: ReadArguments, failure: ToolFailed) -> Labelled:
         """A page of the text extracted from a binary file; sizes and offsets refer to that text.
@@ -164,9 +163,8 @@ class _Files:
             raise ToolFailed("binary", message, Label.UNTRUSTED)
         each = f"{read.beside or path}{PAGES_SUFFIX}/001.txt"
         pages = f", {read.pages} pages, each also in {each} and so on" if read.pages > 1 else ""
-        found = f"text of {path}{pages}{f'; {read.problem}' if read.problem else ''}"
+        found = f"text of {path}{pages}{f'; {read.problem}' if read.problem else ''}{f'; {SHOWN}' if shown else ''}"
         page = await self._page(read.text_path, arguments)
-        found = f"{found}; {SHOWN}" if shown else found
         return Labelled({"what": found, **page.result}, Label.UNTRUSTED if read.problem else page.label, shown)
 
     async def _pictured_page(self, arguments: ReadArguments, number: int) -> Labelled:

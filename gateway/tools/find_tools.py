@@ -40,10 +40,9 @@ class _Finder:
             reports = await asyncio.gather(*(source.discover() for source in self.sources))
             problems = [one_line(problem, 300) for lines in reports for problem in lines]
             best = self._fitting(arguments, caller) or [*offers_of(self.sources).values()]
-        rows = list(map(_row, best[:MOST]))
         others = [offer.tool.name for offer in best[MOST : 4 * MOST]]
         label = max((offer.label for offer in best[: 4 * MOST]), default=Label.OWNER)
-        return Labelled({"note": NOTE, "tools": rows, "also": others, "problems": problems}, label)
+        return Labelled({"note": NOTE, "tools": [*map(_row, best[:MOST])], "also": others, "problems": problems}, label)
 
 
 def _row(offer: Offer) -> JsonObject:

@@ -233,11 +233,10 @@ def _search_result(found: SearchResult, zone: str | None) -> Labelled:
         _row(hit.memory, zone) | {"score": round(hit.score, 3)} | _outdated(found.replaced.get(hit.memory.id), zone)
         for hit in found.hits
     ]
-    notes = [search_verdict(found), found.note]
     answer: dict[str, Json] = {"memories": rows, "mode": found.mode.value, "weak": found.weak, "zone": zone or "UTC"}
     if found.left_out:
         answer |= {"left_out": found.left_out}
-    if note := " ".join(filter(None, notes)):
+    if note := " ".join(filter(None, [search_verdict(found), found.note])):
         answer |= {"note": note}
     return Labelled(answer, _highest([*(hit.memory for hit in found.hits), *found.replaced.values()]))
 
@@ -280,8 +279,7 @@ def _row(memory: Memory, zone: str | None) -> dict[str, Json]:
         "who": who(memory),
     }
     if memory.path is not None:
-        page = f", page {memory.page}" if memory.page else ""
-        row["from"] = f"{memory.path}{page}"
+        row["from"] = f"{memory.path}, page {memory.page}" if memory.page else memory.path
     elif memory.session_id is not None:
         row["from"] = f"conversation {str(memory.session_id)[:8]}"
     return row

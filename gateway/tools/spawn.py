@@ -168,6 +168,4 @@ def _required(value: str | None, name: str) -> str:
 def tools(services: Services) -> tuple[AnyTool, ...]:
     """The tool, where `exec` is available."""
     processes = services.processes
-    if processes is None or not processes.commands.offered():
-        return ()
-    return declared(_Spawn(processes))
+    return declared(_Spawn(processes)) if processes and processes.commands.offered() else ()

@@ -156,7 +156,7 @@ class WorkspaceCommands:
         landlocked = tier is Tier.LANDLOCK
         with ExitStack() as temporary, _explained():
             command = Command(
-                (_shell(), "-c", line) if isinstance(line, str) else line,
+                (next(filter(os.path.exists, _SHELLS), _SHELLS[-1]), "-c", line) if isinstance(line, str) else line,
                 str(self.workspace.root),
                 tier,
                 self.workshop.landlock,
@@ -329,10 +329,6 @@ def _is_apart(parts: tuple[str, ...]) -> bool:
 
 def _readable(hashes: Mapping[str, str]) -> Collection[str]:
     return set(filter(None, hashes.values()))
-
-
-def _shell() -> str:
-    return next((each for each in _SHELLS if os.path.exists(each)), _SHELLS[-1])
 
 
 def _closed(root: str) -> tuple[str, ...]:

@@ -186,11 +186,10 @@ class McpCalls:
             raise ToolFailed.own("changed", message)
 
     async def _result(self, answer: McpResult) -> JsonObject:
-        note = data_from(self.shown.host)
         files = [await self._saved(blob) for blob in answer.blobs[:MAX_FILES]]
         more: JsonObject = {"files": files, "files_left_out": len(answer.blobs) - len(files)} if files else {}
         structured: JsonObject = {} if answer.structured is None else {"structured": visible_json(answer.structured)}
-        return {"note": note, "text": visible(answer.text)[:MAX_TEXT], **structured, **more}
+        return {"note": data_from(self.shown.host), "text": visible(answer.text)[:MAX_TEXT], **structured, **more}
 
     async def _saved(self, blob: Blob) -> JsonObject:
         digest = hashlib.sha256(blob.data).hexdigest()[:12]
