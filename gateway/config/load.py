@@ -193,9 +193,8 @@ SHORT_NAMES: Mapping[str, tuple[str, ...]] = {
 
 def variables(environ: Mapping[str, str]) -> Variables:
     """The variables that set a key; a full name beats a short one, an empty variable counts as unset."""
-    short = dict(_short_names(environ))
     full = {name: tuple(name.removeprefix(FULL_NAME).lower().split("__")) for name in environ if _is_full(name)}
-    return {path: name for name, path in (short | full).items() if environ.get(name)}
+    return {path: name for name, path in (dict(_short_names(environ)) | full).items() if environ.get(name)}
 
 
 def overruled(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> dict[str, JsonValue]:

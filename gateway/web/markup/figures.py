@@ -88,8 +88,7 @@ def chart(source: str) -> Markup | None:
 
 def csv_table(text: str) -> Markup | None:
     """The rows of a CSV text under its first line, to be sorted; None if it isn't one, or is too large."""
-    head, _, _ = text.partition("\n")
-    delimiter = max(",;\t", key=head.count)
+    delimiter = max(",;\t", key=text.partition("\n")[0].count)
     try:
         names, *rows = filter(None, csv.reader(text.splitlines(keepends=True), delimiter=delimiter, strict=True))
     except (csv.Error, ValueError):

@@ -217,9 +217,8 @@ async def conversation(
 @screen.get(f"{HERE}/{{id}}/export", dependencies=OWNER)
 async def download(site: AtSite, of: Found, form: Format = "markdown") -> Response:
     """The whole conversation as a file."""
-    text = await asyncio.to_thread(export, of, await _told(site, of), form)
     kind = "text/markdown" if form == "markdown" else "application/json"
-    text, _ = site.health.mask.leaks.clean(text)
+    text, _ = site.health.mask.leaks.clean(await asyncio.to_thread(export, of, await _told(site, of), form))
     return Response(text, media_type=kind, headers=saved_as(file_name(of, form)))
 
 
