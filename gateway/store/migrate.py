@@ -11,6 +11,7 @@ from asyncpg.exceptions import InvalidSchemaNameError, SyntaxOrAccessError, Unde
 
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.store.connection.pool import Connection, Database, take_long
+from gateway.store.connection.rows import statement
 from gateway.store.connection.server import hide_from_the_web
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -19,18 +20,6 @@ _LOCK = 0x5AC1A3
 _LONGEST = 3600.0
 
 log = structlog.get_logger(__name__)
-
-_LEDGER = """
-create schema if not exists supaclaw;
-revoke all on schema supaclaw from public;
-create table if not exists supaclaw.migrations (
-  number int primary key,
-  name text not null,
-  sha256 text not null,
-  applied_at timestamptz not null default now()
-);
-alter table supaclaw.migrations enable row level security;
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +143,7 @@ def _missing(migrations: Sequence[Migration], applied: Mapping[int, str]) -> lis
 async def _apply(tx: Connection, migration: Migration) -> None:
     await take_long(tx)
     await tx.execute("select pg_advisory_xact_lock($1)", _LOCK, timeout=_LONGEST)
-    await tx.execute(_LEDGER)
+    await tx.execute(statement("ledger"))
     done = "select exists (select from supaclaw.migrations where number = $1)"
     if await tx.fetchval(done, migration.number):  # by another process, while we waited
         return

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache, partial
+from pathlib import Path
 from types import UnionType
 from typing import Any, TypeAlias, TypeVar, get_args, get_origin
 
@@ -11,10 +12,17 @@ from asyncpg import Record
 
 from gateway.store.connection.pool import Connection
 
+_STATEMENTS = Path(__file__).parents[1] / "statements"
 Row = TypeVar("Row")
 Value = TypeVar("Value")
 Reader: TypeAlias = Callable[[Record], Row]
 """Makes a row's dataclass."""
+
+
+@cache
+def statement(name: str) -> str:
+    """A long statement, by the name of its file in `gateway/store/statements`."""
+    return (_STATEMENTS / f"{name}.sql").read_text()
 
 
 async def fetch_all(conn: Connection, kind: type[Row] | Reader[Row], sql: str, *arguments: object) -> list[Row]:

@@ -13,7 +13,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.work.tasks import Lane
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all
+from gateway.store.connection.rows import fetch_all, statement
 from gateway.store.transcript import sessions
 from gateway.store.work import tasks
 
@@ -133,38 +133,10 @@ class Concern:
     label: Label
 
 
-_CONCERNS = """
-select kind, what, at, label from (
-  select 'overdue' as kind, s.name as what, s.next_run_at as at, s.label::int as label, $4::interval as after
-  from schedules s
-  where s.principal_id = $1 and s.next_run_at < $3 and s.paused_at is null and not exists (
-    select from tasks t where t.id = s.task_id and t.status not in ('completed', 'failed', 'cancelled'))
-  union all
-  select 'failed', coalesce(t.input ->> 'name', t.kind), t.updated_at, coalesce((t.input ->> 'label')::int, 0),
-         $5::interval
-  from tasks t
-  where t.principal_id = $1 and t.kind = 'agent' and t.status = 'failed'
-    and t.updated_at > $2::timestamptz - $5::interval
-  union all
-  select case when bool_or(o.state = 'failed') then 'undelivered' else 'doubtful' end, a.channel,
-         max(coalesce(o.sending_at, o.created_at)), 0, $6::interval
-  from outbox o join messages m on m.id = o.message_id join addresses a on a.id = o.address_id
-  where o.principal_id = $1 and o.state in ('failed', 'uncertain') and m.kind = 'assistant' and m.origin <> 'heartbeat'
-  group by o.message_id, a.channel
-  union all
-  select 'unanswered', m.origin, m.created_at, 0, $7::interval
-  from messages m
-  where m.principal_id = $1 and m.address_id is not null and m.kind = 'user'
-    and m.answered_by is null and m.closed_at is null
-) found
-where at + after > $2 and at + after <= $3 order by at limit $8
-"""
-
-
 async def concerns(conn: Connection, principal: PrincipalId, since: datetime, until: datetime) -> list[Concern]:
     """Concerns whose time came after `since` and by `until`, oldest first, at most `MAX_CONCERNS`.
 
     Each is found only once, if each look begins where the previous one ended.
     """
     values = (principal, since, until, *CONCERN_AFTER.values(), MAX_CONCERNS)
-    return await fetch_all(conn, Concern, _CONCERNS, *values)
+    return await fetch_all(conn, Concern, statement("concerns"), *values)
