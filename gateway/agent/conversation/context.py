@@ -53,8 +53,10 @@ ZONE = "Their time zone is {}."
 NO_ZONE = "Their time zone is not known."
 ASK_ZONE = f'{NO_ZONE} When it first matters, ask for their city; the IANA name goes after "Time zone:" in USER.md.'
 
-CHARTS = """ A code block "chart" is drawn there:
-{"type": "bar, line or pie", "title": "", "labels": ["Q1"], "series": {"Name": [1]}}."""
+CHARTS = (
+    ' A code block "chart" is drawn there: '
+    '{"type": "bar, line or pie", "title": "", "labels": ["Q1"], "series": {"Name": [1]}}.'
+)
 
 
 MAX_NAMED = 5
