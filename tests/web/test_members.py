@@ -11,7 +11,7 @@ from gateway.domain.people.credentials import Scope
 from gateway.store.people import principals, tokens
 from tests.flow.path import MEMBER
 from tests.web.conftest import BEARER, PAGE_NAME, Web
-from tests.web.test_security import PUBLIC, filled, routes
+from tests.web.test_security import filled, is_public, routes
 
 SHARED = {
     ("GET", "/v1/models"),
@@ -43,7 +43,7 @@ def asking(text: str) -> dict[str, object]:
 
 async def test_every_route_refuses_a_members_token_unless_it_is_listed(web: Web, theirs: httpx.AsyncClient):
     for method, path in routes(web):
-        if path in PUBLIC or (method, path) in {*SHARED, ("GET", "/oauth/authorize")}:
+        if is_public(method, path) or (method, path) in SHARED:
             continue
         answer = await theirs.request(method, filled(path), headers={"Origin": web.url})
         assert answer.status_code in {401, 403}, (method, path)

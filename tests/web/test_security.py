@@ -26,6 +26,11 @@ OAUTH = {"/oauth/{endpoint}", "/.well-known/oauth-protected-resource/mcp", "/.we
 PUBLIC = PAGES | OAUTH | {"/secret", "/oauth/mcp", "/health", "/login", "/login/state", "/webhook/{name}"}
 
 
+def is_public(method: str, path: str) -> bool:
+    """Whether anybody may ask there; to consent to a client of OAuth takes the owner's session."""
+    return path in PUBLIC or (method, path) == ("GET", "/oauth/authorize")
+
+
 def routes(web: Web) -> list[tuple[str, str]]:
     """Every method and path the app answers, as the router knows them."""
     schema = build_app(web.backend)
@@ -66,7 +71,7 @@ async def test_every_route_but_the_public_ones_asks_who_is_there(web: Web):
     assert ("POST", "/v1/chat/completions") in table
     assert ("GET", "/chat/events") in table
     for method, path in table:
-        if path in PUBLIC or (method, path) == ("GET", "/oauth/authorize"):
+        if is_public(method, path):
             continue
         answer = await web.client.request(method, filled(path), headers={"Origin": web.url})
         assert answer.status_code == 401, (method, path)
