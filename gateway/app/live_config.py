@@ -136,11 +136,8 @@ class LiveConfig:
         voice = self.config.voice
         if voice.model is None:
             return None
-        speak, highest = (
-            partial(self.model.speak, voice.model, voice.name),
-            partial(self.model.highest_spoken, voice.model),
-        )
-        return Speech(speak, highest, voice.model, voice.reply)
+        speak = partial(self.model.speak, voice.model, voice.name)
+        return Speech(speak, partial(self.model.highest_spoken, voice.model), voice.model, voice.reply)
 
     def enabled_channels(self) -> Collection[str]:
         """The names of the enabled channels."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import accumulate, count
 from pathlib import Path
 
@@ -42,8 +43,6 @@ MAX_PROPOSAL_LENGTH = 300
 ROW_OVERHEAD_TOKENS = 100
 """For the text around the rows."""
 
-INSTRUCTIONS = Path(__file__).with_name("consolidation.md")
-"""The orders of the model that tidies the memory."""
 log = structlog.get_logger(__name__)
 
 
@@ -88,19 +87,22 @@ class ConsolidationVerdict:
     proposals: Sequence[NewMemory] = ()
 
 
+@cache
+def _instructions() -> str:
+    return Path(__file__).with_name("consolidation.md").read_text().strip()
+
+
 def consolidation_prompt(material: ShownMemories) -> Prompt:
     """The prompt that asks for duplicates, replaced memories and missing ones."""
     record = "\n".join(map(_row_line, material.rows))
     marker = next(marker for n in count(1) if (marker := f"=== memory {n} ===") not in record)
-    return Prompt(
-        (SystemMessage(INSTRUCTIONS.read_text()), UserMessage(f"{marker}\n{record}\n{marker}\nTidy this memory."))
-    )
+    return Prompt((SystemMessage(_instructions()), UserMessage(f"{marker}\n{record}\n{marker}\nTidy this memory.")))
 
 
 def fitting_material(material: ShownMemories, budget: int) -> ShownMemories:
     """The newest rows that fit into a prompt of `budget` tokens."""
     sizes = accumulate(estimate(_row_line(row)) + 1 for row in reversed(material.rows))
-    most = sum(size <= budget - estimate(INSTRUCTIONS.read_text()) - ROW_OVERHEAD_TOKENS for size in sizes)
+    most = sum(size <= budget - estimate(_instructions()) - ROW_OVERHEAD_TOKENS for size in sizes)
     return replace(material, rows=material.rows[len(material.rows) - most :])
 
 

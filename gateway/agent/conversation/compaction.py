@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import TypeAlias, assert_never
@@ -284,8 +285,6 @@ def _one_line(text: str, limit: int) -> str:
     return line if short == line and len(text) <= limit * 8 else f"{short}…"
 
 
-SUMMARY_INSTRUCTIONS = Path(__file__).with_name("summary.md")
-"""The orders of the model that writes summaries, with its number of words."""
 FROM_MEMORY = frozenset({"memory_search", "memory_get"})
 """Tools whose results are memories already, from which none is learned again."""
 LONGEST_TEXT = 4_000
@@ -294,9 +293,14 @@ SHORTEST_RECORD_LINE = 40
 MARKER_TOKENS = 60
 
 
+@cache
+def _summary_instructions() -> str:
+    return Path(__file__).with_name("summary.md").read_text().strip()
+
+
 def summary_prompt(what: Cut, budget: int, limit: int) -> Prompt:
     """The prompt for a summary of `limit` tokens, at most `budget` (≥ 200) itself; the longest texts are cut first."""
-    system = SUMMARY_INSTRUCTIONS.read_text().strip().format(words=limit * 6 // 10)
+    system = _summary_instructions().format(words=limit * 6 // 10)
     room = budget - estimate(system) - MARKER_TOKENS
     rows = [row for row in (what.previous, *what.covered) if row is not None and not _recalled(row)]
     pieces = [line for row in rows if (line := _record_of(row.entry))]

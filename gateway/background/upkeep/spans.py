@@ -60,10 +60,6 @@ def _step_span(step: StepRow, run: bytes) -> Span:
     return _span(step.task_id, _id("step", step.id), name, times, facts, kind, run, failed=step.ok is False)
 
 
-def _tool_run(step: StepRow) -> Facts:
-    return {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": step.name}
-
-
 def _model_call(step: StepRow) -> Facts:
     """The model that was asked first may have failed."""
     provider = step.name.partition("/")[0]

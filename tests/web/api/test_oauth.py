@@ -24,7 +24,7 @@ CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest())
 
 
 class Storage:
-    """What a program keeps."""
+    """The tokens and the registration that a program keeps."""
 
     tokens: OAuthToken | None = None
     client: OAuthClientInformationFull | None = None
@@ -43,7 +43,7 @@ class Storage:
 
 
 def returned(answer: httpx.Response) -> dict[str, str]:
-    """What the browser brings back to the program."""
+    """The address and the parameters with which the browser returns to the program."""
     assert answer.status_code == 200, answer.text
     to = answer.headers["refresh"].removeprefix("0; url=")
     return {"to": to.partition("?")[0], **{key: value for key, [value] in parse_qs(urlsplit(to).query).items()}}
