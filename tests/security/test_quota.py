@@ -16,7 +16,7 @@ from gateway.domain.principals import Label, Role
 from gateway.flow.files.uploads import UploadRefused
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.people import principals
-from gateway.timetable.cron import WallClock
+from gateway.timetable.cron import shortest_gap
 from gateway.timetable.schedules import InvalidSchedule
 from gateway.workspace.files.access import MEASURE_SECONDS, Quota
 from gateway.workspace.files.paths import WorkspaceError
@@ -142,7 +142,7 @@ def test_the_folder_is_not_walked_for_each_write(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_the_shortest_time_between_two_runs_is_known(cron: str, minutes: int) -> None:
-    assert WallClock(cron).shortest_gap == timedelta(minutes=minutes)
+    assert shortest_gap(cron) == timedelta(minutes=minutes)
 
 
 async def schedules(tx: Connection, most: int | None) -> Schedules:

@@ -57,8 +57,12 @@ def run_script(source: str, target: str, script: str, save: list[str]) -> Json:
     """
     import just_bash  # noqa: F401 - loaded before the fork, for all scripts to come
 
-    jail = Jail((*python_files(), source), target, MEMORY, SECONDS, SPACE)
-    return run_in_jail(jail, partial(_run_child, source, target, script, save))
+    return run_in_jail(shell_jail(source, target), partial(_run_child, source, target, script, save))
+
+
+def shell_jail(source: str, target: str) -> Jail:
+    """A script reads `source` and Python's own files, and writes to `target` alone."""
+    return Jail((*python_files(), source), target, MEMORY, SECONDS, SPACE)
 
 
 def _run_child(source: str, target: str, script: str, save: list[str]) -> Json:
