@@ -134,3 +134,19 @@ async def test_a_program_is_let_in_by_oauth(browser: Browser, web: Web, scheme: 
         await expect(page.locator("body")).to_have_text("welcome")
         code = parse_qs(urlsplit(page.url).query)["code"][0]
     assert (await exchange(web, asked["client_id"], code))[1]["scope"] == "files"
+
+
+async def test_consent_waits_for_the_sign_in_in_another_tab(browser: Browser, web: Web):
+    page = await (context := await browser.new_context()).new_page()
+    await page.goto(f"{web.url}/oauth/authorize?{urlencode(request_of(web, await registered(web)))}")
+    connect = page.get_by_role("button", name="Connect")
+    await expect(page.get_by_role("alert")).to_contain_text("Sign in first")
+    await expect(connect).to_be_disabled()
+    other = await context.new_page()
+    await other.goto(web.backend.access.sign_in_link(web.url))
+    await other.wait_for_url(f"{web.page}/")
+    await other.close()
+    await page.evaluate("dispatchEvent(new Event('focus'))")
+    await expect(connect).to_be_enabled()
+    await expect(page.get_by_role("alert")).to_be_hidden()
+    await context.close()
