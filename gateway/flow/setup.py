@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from pydantic import JsonValue, SecretStr
+from pydantic import JsonValue, ValidationError
 
 from gateway.config.channels import channel_names, check_channels, known_channel, settings_model
 from gateway.config.data.keys import save_keys
@@ -28,7 +28,16 @@ from gateway.llm.client import FirstAnswer, build_client
 from gateway.llm.errors import ErrorKind, scrub
 from gateway.llm.local_servers import served_transcribers
 from gateway.llm.prices import Prices
-from gateway.llm.vendors import TRANSCRIBING_SERVERS, Vendor, endpoint_of, is_enabled, split_model, vendor, vendor_of
+from gateway.llm.vendors import (
+    NATIVE,
+    TRANSCRIBING_SERVERS,
+    Vendor,
+    endpoint_of,
+    is_enabled,
+    split_model,
+    vendor,
+    vendor_of,
+)
 
 Section = dict[str, JsonValue]
 
@@ -127,16 +136,37 @@ async def connect_model(setup: Setup, key: str, prefix: str = "", model: str = "
     if not key:
         return await _change_model(setup, model)
     whose = vendor_of(key, prefix)
-    name, model = whose.keys[0], _with_prefix(model or whose.model or "", whose)
-    setup.check_unset({name: key}, ("models.primary", f"models.providers.{whose.prefix}.api_key"))
+    return await _connect(setup, whose, _with_prefix(model or whose.model or "", whose), key)
+
+
+async def connect_server(setup: Setup, address: str, model: str, key: str = "") -> Connected:
+    """Test a model of a server that speaks OpenAI's protocol, and save both; it may need a key.
+
+    Raises `OwnerMustAct` with what to do.
+    """
+    model = model.strip()
+    prefix, _ = split_model(model)
+    if "/" not in model or not prefix.isidentifier() or prefix in NATIVE or vendor(prefix).keys:
+        raise OwnerMustAct("put a name of your own for the server before the model, such as lm_studio/qwen3-8b")
+    return await _connect(setup, vendor(prefix), model, key.strip(), address.strip())
+
+
+async def _connect(setup: Setup, whose: Vendor, model: str, key: str, address: str = "") -> Connected:
+    name, now = f"{whose.prefix.upper()}_API_KEY", setup.config().models
+    given = {field: value for field, value in {"base_url": address, "api_key": key}.items() if value}
+    keys = {name: key} if key else {}
+    setup.check_unset(keys, ("models.primary", *(f"models.providers.{whose.prefix}.{field}" for field in given)))
     setup.hide(key)
-    now = setup.config().models
-    provider = now.providers.get(whose.prefix, ProviderSettings()).model_copy(update={"api_key": SecretStr(key)})
-    first = await _test_model(
-        setup, now.model_copy(update={"providers": {**now.providers, whose.prefix: provider}}), model, key
-    )
-    change: Section = {"primary": model, "providers": {whose.prefix: {"api_key": f"$env:{name}"}}}
-    return setup.save(f"{whose.title}, {model} ({first})", "models", change, whose.prefix, {name: key})
+    try:
+        before = now.providers.get(whose.prefix, ProviderSettings()).model_dump()
+        provider = ProviderSettings.model_validate({**before, **given})
+    except ValidationError:
+        raise OwnerMustAct("this isn't an address; give the server's, such as http://127.0.0.1:1234/v1") from None
+    providers = {**now.providers, whose.prefix: provider}
+    first = await _test_model(setup, now.model_copy(update={"providers": providers}), model, key)
+    references = {"api_key": f"$env:{name}"} if key else {}
+    change: Section = {"primary": model, "providers": {whose.prefix: {**given, **references}}}
+    return setup.save(f"{whose.title}, {model} ({first})", "models", change, whose.prefix, keys)
 
 
 async def _change_model(setup: Setup, model: str) -> Connected:

@@ -61,7 +61,21 @@ async def test_a_model_and_a_bot_are_connected(
             await accessible(page)
             await page.fill("#setup-other", "deepseek/small")
             await page.get_by_role("button", name="Test and save").first.click()
-            await expect(page.locator("#setup-model .told")).to_contain_text("Connected: DeepSeek, deepseek/small")
+            await expect(page.locator("#setup-model .told").first).to_contain_text(
+                "Connected: DeepSeek, deepseek/small"
+            )
+            await page.click("#setup-server summary")
+            server = page.locator("#setup-server")
+            await server.get_by_label("Address").fill(models.base_url)
+            await server.get_by_label("Model").fill("qwen3")
+            await watched.show(f"setup-server-{look}")
+            await accessible(page)
+            page.on("dialog", lambda dialog: dialog.accept())
+            await server.get_by_role("button", name="Test and use").click()
+            await expect(server.locator(".problem")).to_contain_text("such as lm_studio/qwen3-8b")
+            await server.get_by_label("Model").fill("lm_studio/qwen3")
+            await server.get_by_role("button", name="Test and use").click()
+            await expect(server).to_contain_text("Connected: LM Studio, lm_studio/qwen3")
 
             active[0] = "deepseek/small"
             await expect(page.locator("#setup-model")).to_have_attribute("data-state", "on")

@@ -110,10 +110,10 @@ async def test_a_model_for_voice_notes_is_chosen(running: Running, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "path", ["/setup/model", "/setup/voice", "/setup/channels/telegram", "/setup/code", "/setup/later"]
+    "path", ["/setup/model", "/setup/server", "/setup/voice", "/setup/channels/telegram", "/setup/code", "/setup/later"]
 )
 async def test_only_the_owner_at_the_page_may(started: Started, models: FakeModels, path: str) -> None:
-    body = {"key": KEY, "token": "424242:" + "A" * 35, "model": "openai/whisper-1"}
+    body = {"key": KEY, "token": "424242:" + "A" * 35, "model": "openai/whisper-1", "address": models.base_url}
     web = started.web
     assert (await web.client.post(path, data=body)).status_code in {401, 403}
     assert (await web.client.post(path, data=body, headers=BEARER)).status_code in {401, 403}

@@ -11,7 +11,14 @@ from markupsafe import Markup
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.flow import setup as messengers
-from gateway.flow.setup import ModelRefused, Setup, connect_model, connect_transcription, transcription_offers
+from gateway.flow.setup import (
+    ModelRefused,
+    Setup,
+    connect_model,
+    connect_server,
+    connect_transcription,
+    transcription_offers,
+)
 from gateway.llm.auto import GUIDE
 from gateway.llm.vendors import VENDORS_WITH_KEYS, UnknownVendor, Vendor
 from gateway.web.api import logins
@@ -58,6 +65,15 @@ async def connect(site: AtSite, key: Pasted = "", provider: Pasted = "", model: 
         return _answer(site, problem=str(error), vendors=vendors, provider=provider, model=error.model)
     except OwnerMustAct as error:
         return _answer(site, problem=str(error), vendors=vendors, provider=provider)
+
+
+@screen.post("/setup/server", dependencies=OWNER)
+async def connect_own_server(site: AtSite, address: Pasted, model: Pasted, key: Pasted = "") -> HTMLResponse:
+    """Test a model of a server with this address, and save both."""
+    try:
+        return _answer(site, connected=await connect_server(_setup(site), address, model, key))
+    except OwnerMustAct as error:
+        return _answer(site, problem=str(error))
 
 
 @screen.get("/setup/voice", dependencies=OWNER)

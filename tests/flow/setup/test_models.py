@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.flow.setup import ModelRefused, connect_model
+from gateway.flow.setup import ModelRefused, connect_model, connect_server
 from gateway.llm.client import build_client
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.flow.setup.conftest import Home
@@ -120,3 +120,36 @@ async def test_where_the_file_cannot_be_written_the_text_to_paste_is_shown(
     assert KEY not in connected.paste
     (own.folder / "config.json").write_text(connected.paste)
     assert own.setup.config().models.primary == "openai/gpt-5.6-terra"
+
+
+async def test_a_server_of_ones_own_is_tested_and_saved_with_its_address(own: Home, models: FakeModels) -> None:
+    connected = await connect_server(own.setup, f" {models.base_url} ", "lm_studio/qwen3")
+
+    assert connected.who.startswith("LM Studio, lm_studio/qwen3 (answered in ")
+    saved = json.loads(own.config)["models"]
+    assert saved["primary"] == "lm_studio/qwen3"
+    assert saved["providers"]["lm_studio"] == {"base_url": models.base_url}
+    assert models.asked[-1].headers["Authorization"] == "Bearer none"
+
+    await connect_server(own.setup, models.base_url, "house/big", "its-key-of-16-chars")
+    assert models.asked[-1].headers["Authorization"] == "Bearer its-key-of-16-chars"
+    assert own.keys == {"HOUSE_API_KEY": "its-key-of-16-chars"}
+    assert "its-key" not in own.config
+
+
+@pytest.mark.parametrize(
+    ("address", "model", "advice"),
+    [
+        ("127.0.0.1:1234", "lm_studio/qwen3", "isn't an address"),
+        ("http://127.0.0.1:1", "qwen3", "a name of your own"),
+        ("http://127.0.0.1:1", "azure/gpt", "a name of your own"),
+        ("http://127.0.0.1:1", "openai/gpt", "a name of your own"),
+        ("http://127.0.0.1:1", "my server/gpt", "a name of your own"),
+        ("http://127.0.0.1:1", "house/gpt", "can't be reached"),
+    ],
+)
+async def test_a_server_that_cannot_be_asked_is_not_saved(own: Home, address: str, model: str, advice: str) -> None:
+    before = own.config
+    with pytest.raises(OwnerMustAct, match=advice):
+        await connect_server(own.setup, address, model)
+    assert own.config == before
