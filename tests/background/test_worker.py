@@ -146,8 +146,8 @@ async def working(worker: Worker) -> AsyncIterator["asyncio.Task[None]"]:
 async def test_an_idle_worker_rests_until_a_task_is_due(
     world: World, worker: Worker, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.02)
-    monkeypatch.setattr(worker_module, "REST_POLLS", 100_000)
+    monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.5)
+    monkeypatch.setattr(worker_module, "REST_POLLS", 4000)
     really, claims, rests = tasks.claim, 0, asyncio.Queue[float]()
 
     async def claim(*arguments: Any) -> list[Any]:
@@ -162,16 +162,17 @@ async def test_an_idle_worker_rests_until_a_task_is_due(
     asked = tasks.due_in
     monkeypatch.setattr(tasks, "claim", claim)
     monkeypatch.setattr(tasks, "due_in", due_in)
-    later = await world.queue(delay=0.5)
+    later = await world.queue(delay=2)
     async with working(worker):
         assert (await runner.ran.get()).id == later
         await until(world, later, Status.COMPLETED)
-        assert 0 < await rests.get() < 0.5
+        assert 0 < await rests.get() < 2
         while await rests.get() != 2000:
             pass
     assert claims <= 4  # at the start, when it is due, and after its run
     async with world.database.connection() as conn:
         assert await instances.take_lease(conn, "instance another", somebody(), 60)
+    monkeypatch.setattr(worker_module, "POLL_SECONDS", 0.02)
     async with working(worker):
         await eventually(lambda: claims > 10)  # beside another instance it goes on asking
 
