@@ -13,23 +13,16 @@ def main() -> None:
     os.umask(0o077)
     sys.excepthook = print_traceback if os.environ.get("SUPACLAW_DEBUG") else print_error
     if sys.argv[1:] == ["up"]:
-        _import_structlog()
+        modules = cast("dict[str, ModuleType | None]", sys.modules)
+        modules["rich"] = None  # structlog would import it, 80 modules and 5 MB, for colours that we don't use
         from gateway.cli.process.start import up
 
+        del modules["rich"]
         up()
     else:
         from gateway.cli.main import build
 
         build()(prog_name="supaclaw")
-
-
-def _import_structlog() -> None:
-    """Import it without rich: 80 modules, 5 MB, for tracebacks in colours, which no log here has."""
-    modules = cast("dict[str, ModuleType | None]", sys.modules)
-    modules["rich"] = None
-    import structlog  # noqa: F401
-
-    del modules["rich"]
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ class ShownMemories:
 
 
 class _Read(BaseModel, extra="forbid", frozen=True, strict=True, defer_build=True):
-    pass
+    """Part of a model's reply; a field of another type makes it invalid."""
 
 
 class Replaced(_Read):

@@ -33,7 +33,7 @@ _Path = Annotated[str, Field(description="E.g. notes/ideas.md")]
 
 
 class _Arguments(BaseModel, extra="forbid", frozen=True, defer_build=True):
-    pass
+    """Blanks are kept: they count in texts of files."""
 
 
 class ListArguments(_Arguments):

@@ -14,7 +14,7 @@ _TO = Field(default=None, max_length=64, description="Channel, e.g. web; default
 
 
 class _Arguments(BaseModel, extra="forbid", frozen=True, str_strip_whitespace=True, defer_build=True):
-    pass
+    """An empty text is an error, not a missing one."""
 
 
 class MessageArguments(_Arguments):

@@ -16,12 +16,7 @@ Arguments = TypeVar("Arguments", bound=BaseModel)
 
 
 class ToolArguments(
-    BaseModel,
-    extra="forbid",
-    frozen=True,
-    str_strip_whitespace=True,
-    coerce_numbers_to_str=True,
-    defer_build=True,
+    BaseModel, extra="forbid", frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True, defer_build=True
 ):
     """Arguments as models send them: a blank string counts as not given, but where something must be said."""
 

@@ -170,7 +170,6 @@ MAX_SPOKEN = 1_500
 """Characters, about two minutes; services take 4,096."""
 REST_IN_TEXT = "The rest is in the text."
 _ADDRESS = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"[.!?…。！？](?=\s|$)|\n")
 
 
 def spoken(markdown: str) -> str:
@@ -184,14 +183,12 @@ def spoken(markdown: str) -> str:
 
 def _beginning(text: str) -> str:
     """The whole sentences, or at worst the whole words."""
-    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
+    ends = [match.end() for match in re.finditer(r"[.!?…。！？](?=\s|$)|\n", text)]
     return text[: ends[-1]].strip() if ends else text.rpartition(" ")[0] or text
 
 
 class _Spoken(Renderer):
-    bullet = ""
-    indent = ""
-    picture = ""
+    bullet = indent = picture = ""
 
     def marked(self, _node: SyntaxTreeNode, inner: str) -> str:
         return inner

@@ -92,7 +92,7 @@ MAX_THOUGHT = 200_000
 
 
 class _Wire(BaseModel, extra="ignore", from_attributes=True, defer_build=True):
-    pass
+    """Part of a reply as a server sends it, or an SDK returns it."""
 
 
 class _Open(_Wire, extra="allow"):
