@@ -115,8 +115,8 @@ class Described(BaseModel, frozen=True):
         return schema
 
 
-class Section(Described, extra="forbid"):
-    """Base of every section: frozen; unknown keys are errors."""
+class Section(Described, extra="forbid", defer_build=True):
+    """Base of every section: frozen; unknown keys are errors. Pydantic builds it at its first use."""
 
 
 class Params(Section):

@@ -8,7 +8,7 @@ from itertools import accumulate, count
 from pathlib import Path
 
 import structlog
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from gateway.domain.conversation.model import Prompt, SystemMessage, UserMessage
 from gateway.domain.ids import MemoryId
@@ -54,8 +54,8 @@ class ShownMemories:
     rows: Sequence[Memory]
 
 
-class _Read(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+class _Read(BaseModel, extra="forbid", frozen=True, strict=True, defer_build=True):
+    """Part of a model's reply; a field of another type makes it invalid."""
 
 
 class Replaced(_Read):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from gateway.domain.conversation.diff import difference
 from gateway.domain.conversation.model import Image
@@ -32,8 +32,8 @@ MAX_FILE_BYTES = 100 * 1024**2
 _Path = Annotated[str, Field(description="E.g. notes/ideas.md")]
 
 
-class _Arguments(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class _Arguments(BaseModel, extra="forbid", frozen=True, defer_build=True):
+    """Blanks are kept: they count in texts of files."""
 
 
 class ListArguments(_Arguments):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled, ToolClass
 from gateway.tools import Post, Posted, Services, declared, tool
@@ -13,8 +13,8 @@ MAX_CAPTION = 900
 _TO = Field(default=None, max_length=64, description="Channel, e.g. web; default: where they wrote last")
 
 
-class _Arguments(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
+class _Arguments(BaseModel, extra="forbid", frozen=True, str_strip_whitespace=True, defer_build=True):
+    """An empty text is an error, not a missing one."""
 
 
 class MessageArguments(_Arguments):

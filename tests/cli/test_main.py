@@ -79,21 +79,6 @@ def test_version_is_the_installed_one(supaclaw: Supaclaw) -> None:
     assert supaclaw("version").out.count(".") == 2
 
 
-def test_starting_loads_no_command_line_parser() -> None:
-    loaded = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys, gateway.cli.process.start, gateway.__main__; print('typer' in sys.modules)",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert loaded.stdout == "False\n"
-
-
 def module(place: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "gateway", *arguments],
@@ -103,6 +88,34 @@ def module(place: Path, *arguments: str, **environ: str) -> subprocess.Completed
         text=True,
         check=False,
     )
+
+
+START = """
+import gc, os, sys
+from importlib import import_module
+from pkgutil import iter_modules
+sys.argv = ["supaclaw", "up"]
+from gateway.__main__ import main
+try:
+    main()
+except Exception as refused:
+    assert "SUPACLAW_PORT" in str(refused)
+for package in "gateway.tools", "gateway.commands", "gateway.background.jobs":
+    for module in iter_modules(import_module(package).__path__):
+        import_module(f"{package}.{module.name}")
+late = {"typer", "rich", "markdown_it", "aiogram", "uvicorn", "fastapi", "litellm", "openai", "httpx"}
+print(late & sys.modules.keys(), gc.isenabled(), gc.get_freeze_count() > 10_000)
+"""
+
+
+def test_a_start_neither_imports_what_is_needed_later_nor_collects_garbage_meanwhile(place: Path) -> None:
+    """With its tools, commands and jobs, up to the first word of config.json; in a process of its own."""
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "SUPACLAW_PORT": "x"}
+    done = subprocess.run(
+        [sys.executable, "-c", START], cwd=place, env=environ, capture_output=True, text=True, check=False
+    )
+
+    assert (done.stdout, done.stderr) == ("set() True True\n", "")
 
 
 def test_an_error_is_one_line_and_an_exit_code(place: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.background.jobs.speak import MAX_SPOKEN, REST_IN_TEXT, spoken
+from gateway.domain.text.markdown import MAX_SPOKEN, REST_IN_TEXT, spoken
 
 
 @pytest.mark.parametrize(

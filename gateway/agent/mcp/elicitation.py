@@ -28,11 +28,11 @@ Consult = Callable[[Caller, str, str, int], Awaitable[str | None]]
 their yes, None for a no."""
 
 
-class _Option(BaseModel):
+class _Option(BaseModel, defer_build=True):
     const: str
 
 
-class _Choices(BaseModel):
+class _Choices(BaseModel, defer_build=True):
     enum: tuple[str, ...] = Field((), max_length=MAX_CHOICES)
     titled: tuple[_Option, ...] = Field((), max_length=MAX_CHOICES, validation_alias=AliasChoices("oneOf", "anyOf"))
 
@@ -71,7 +71,7 @@ class FormField(_Choices):
         raise ValueError(f"{name} takes {'yes or no' if self.type == 'boolean' else f'a number ({self.type})'}")
 
 
-class _Schema(BaseModel):
+class _Schema(BaseModel, defer_build=True):
     properties: Mapping[Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")], FormField] = Field({}, max_length=MAX_FIELDS)
     required: frozenset[str] = frozenset()
 

@@ -1,18 +1,14 @@
 """`speak`: reads an answer aloud, whose text has been sent; the recording becomes another part of the same message."""
 
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 
 import structlog
-from markdown_it.tree import SyntaxTreeNode
 
 from gateway.background.jobs import Delivery, Job, JobParts, Models
 from gateway.domain.conversation.inbound import OWN_CHANNELS
 from gateway.domain.conversation.model import Reply
 from gateway.domain.principals import Role
-from gateway.domain.text.markdown import Renderer
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.outbound.parts import record_file
@@ -45,6 +41,8 @@ class Speaking(Job):
 
     async def run(self, run: Claim) -> None:
         """Make the recording and queue it; raises `RunLost`."""
+        from gateway.domain.text.markdown import spoken
+
         answer, speech = await self.engine.database.read(lambda conn: messages.of_task(conn, run)), self.models.speech()
         text = spoken(self.delivery.outbound.clean(answer.text)) if answer else ""
         if answer is None or speech is None or not text:
@@ -98,46 +96,3 @@ class Speaking(Job):
 def runner(parts: JobParts) -> Speaking:
     """The runner of `speak` tasks."""
     return Speaking(parts.engine, parts.delivery, parts.files.workspaces, parts.models, parts.models.cheap.budgets)
-
-
-MAX_SPOKEN = 1_500
-"""Characters, about two minutes; services take 4,096."""
-REST_IN_TEXT = "The rest is in the text."
-_ADDRESS = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
-_SENTENCE_END = re.compile(r"[.!?…。！？](?=\s|$)|\n")
-
-
-def spoken(markdown: str) -> str:
-    """The words of an answer that are read aloud; "" if it has no words but code, tables or addresses."""
-    text = _ADDRESS.sub("", _Words().render(markdown))
-    text = re.sub(r"[ \t]+", " ", re.sub(r"\n{2,}", "\n", text)).strip()
-    if not re.search(r"\w", text):
-        return ""
-    return text if len(text) <= MAX_SPOKEN else f"{_beginning(text[:MAX_SPOKEN])} {REST_IN_TEXT}"
-
-
-def _beginning(text: str) -> str:
-    """The whole sentences, or at worst the whole words."""
-    ends = [match.end() for match in _SENTENCE_END.finditer(text)]
-    return text[: ends[-1]].strip() if ends else text.rpartition(" ")[0] or text
-
-
-class _Words(Renderer):
-    bullet = ""
-    indent = ""
-    picture = ""
-
-    def marked(self, _node: SyntaxTreeNode, inner: str) -> str:
-        return inner
-
-    def code(self, _content: str) -> str:
-        return ""
-
-    def quote(self, inner: str) -> str:
-        return inner
-
-    def link(self, target: str, label: str) -> str:
-        return "" if label == target else label
-
-    def table(self, _rows: Sequence[Sequence[str]]) -> str:
-        return ""

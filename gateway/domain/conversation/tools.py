@@ -15,7 +15,9 @@ from gateway.domain.principals import Label
 Arguments = TypeVar("Arguments", bound=BaseModel)
 
 
-class ToolArguments(BaseModel, extra="forbid", frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True):
+class ToolArguments(
+    BaseModel, extra="forbid", frozen=True, str_strip_whitespace=True, coerce_numbers_to_str=True, defer_build=True
+):
     """Arguments as models send them: a blank string counts as not given, but where something must be said."""
 
     @field_validator("*", mode="before")

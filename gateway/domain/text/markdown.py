@@ -1,4 +1,4 @@
-"""Markdown as messengers show it: one walk over the parsed text; each messenger says what a piece looks like."""
+"""Markdown as messengers show it, and as a voice reads it: one walk over the parsed text, which each renders."""
 
 import re
 import unicodedata
@@ -164,3 +164,43 @@ def _directed_line(line: str) -> str:
     kinds = (unicodedata.bidirectional(char) for char in _UNSPOKEN.sub("x", line))
     first = next((kind for kind in kinds if kind in {"L", "R", "AL"}), "")
     return f"{RIGHT_TO_LEFT_MARK}{line}" if first == "L" and is_right_to_left(line) else line
+
+
+MAX_SPOKEN = 1_500
+"""Characters, about two minutes; services take 4,096."""
+REST_IN_TEXT = "The rest is in the text."
+_ADDRESS = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
+
+
+def spoken(markdown: str) -> str:
+    """The words of an answer that are read aloud; "" if it has no words but code, tables or addresses."""
+    text = _ADDRESS.sub("", _Spoken().render(markdown))
+    text = re.sub(r"[ \t]+", " ", re.sub(r"\n{2,}", "\n", text)).strip()
+    if not re.search(r"\w", text):
+        return ""
+    return text if len(text) <= MAX_SPOKEN else f"{_beginning(text[:MAX_SPOKEN])} {REST_IN_TEXT}"
+
+
+def _beginning(text: str) -> str:
+    """The whole sentences, or at worst the whole words."""
+    ends = [match.end() for match in re.finditer(r"[.!?…。！？](?=\s|$)|\n", text)]
+    return text[: ends[-1]].strip() if ends else text.rpartition(" ")[0] or text
+
+
+class _Spoken(Renderer):
+    bullet = indent = picture = ""
+
+    def marked(self, _node: SyntaxTreeNode, inner: str) -> str:
+        return inner
+
+    def code(self, _content: str) -> str:
+        return ""
+
+    def quote(self, inner: str) -> str:
+        return inner
+
+    def link(self, target: str, label: str) -> str:
+        return "" if label == target else label
+
+    def table(self, _rows: Sequence[Sequence[str]]) -> str:
+        return ""

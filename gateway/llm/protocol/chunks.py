@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
 from uuid import uuid4
 
-from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, ValidationError, WrapValidator
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError, WrapValidator
 
 from gateway.domain.conversation.model import ToolCall, Usage
 from gateway.domain.json import json_or_text
@@ -91,13 +91,11 @@ MAX_THOUGHT = 200_000
 """Characters of an answer's thinking that are kept."""
 
 
-class _Wire(BaseModel):
-    model_config = ConfigDict(extra="ignore", from_attributes=True)
+class _Wire(BaseModel, extra="ignore", from_attributes=True, defer_build=True):
+    """Part of a reply as a server sends it, or an SDK returns it."""
 
 
-class _Open(_Wire):
-    model_config = ConfigDict(extra="allow", from_attributes=True)
-
+class _Open(_Wire, extra="allow"):
     @property
     def unknown(self) -> dict[str, Any]:
         """Its fields that aren't declared."""

@@ -51,7 +51,7 @@ Address = Annotated[HttpUrl, AfterValidator(_address)]
 Header = Annotated[str, AfterValidator(_no_secret)]
 
 
-class Section(BaseModel, frozen=True, extra="forbid", populate_by_name=True):
+class Section(BaseModel, frozen=True, extra="forbid", populate_by_name=True, defer_build=True):
     """Frozen; unknown fields are errors; a field that is left empty counts as left out."""
 
     @model_validator(mode="before")
