@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -397,7 +398,13 @@ async def test_a_chat_whose_messages_disappear_gets_answers_that_do(whatsapp: Fa
         return context.expiration, context.ephemeralSettingTimestamp
 
     async def answer(channel: WhatsApp) -> None:
-        await channel.send(Outgoing(Address("whatsapp", "", "77"), "hello", "k"))
+        """Try again as the sender does: a session that has just begun is not always connected yet."""
+        for pause in 0.2, 1, 5:
+            with suppress(SendDelayed):
+                await channel.send(Outgoing(Address("whatsapp", "", "77"), "hello", "k"))
+                return
+            await asyncio.sleep(pause)
+        pytest.fail("the session is never connected")
 
     hidden = Message()
     hidden.ephemeralMessage.message.extendedTextMessage.text = "hi"

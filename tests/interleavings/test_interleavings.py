@@ -11,7 +11,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, inbox, outbox
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import sessions, unread
-from tests.conftest import FULL
+from tests.conftest import FULL, one_of_a_class
 from tests.interleavings.invariants import Violation
 from tests.interleavings.scheduler import Draws
 from tests.interleavings.shrinking import shortest
@@ -121,7 +121,9 @@ PLANTS: tuple[Plant, ...] = (
 )
 
 
-@pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
+@pytest.mark.parametrize(
+    "plant", one_of_a_class(PLANTS, {no_fence, cancelled_in_one_pass}), ids=lambda plant: plant.__name__
+)
 async def test_an_old_bug_is_found(world: World, monkeypatch: pytest.MonkeyPatch, plant: Plant) -> None:
     if statements := plant(world, monkeypatch):
         await world.monitor.execute(statements)
@@ -134,6 +136,7 @@ async def test_an_old_bug_is_found(world: World, monkeypatch: pytest.MonkeyPatch
     pytest.fail(f"{MOST} schedules don't find it")
 
 
+@pytest.mark.chaos
 async def test_a_schedule_that_fails_is_shortened(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     unread_not_looked_at(world, monkeypatch)
     for seed in range(MOST):

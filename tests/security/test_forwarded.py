@@ -123,6 +123,7 @@ class TestTelegram:
     async def test_what_a_person_types_is_theirs_and_a_command(self, path: MessagePath, telegram: FakeTelegram) -> None:
         telegram.say("hello")
         assert await heard(path) == "hello"
+        await telegram.wait_for(lambda platform: len(platform.sent) == 1)
         telegram.say("/new")
         await telegram.wait_for(lambda platform: len(platform.sent) == 2)
         assert (await labels(path), await commands(path)) == ([Label.OWNER], 1)

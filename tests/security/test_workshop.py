@@ -1,4 +1,7 @@
-"""Findings 1 to 4: a command reaches nothing but the workspace, and nothing of it outlives its end. `make attack`."""
+"""Findings 1 to 4: a command reaches nothing but the workspace, and nothing of it outlives its end.
+
+`make attack` tries every version of Landlock that this kernel can act as.
+"""
 
 import os
 from pathlib import Path
@@ -12,8 +15,7 @@ from tests.security.workshop.suite import NO_PYTHON, outside, run, shells
 pytestmark = pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
 
 
-@pytest.mark.parametrize("version", [0, 1, 5])
-@pytest.mark.parametrize("tier", [Tier.NAMESPACES, Tier.LANDLOCK])
+@pytest.mark.parametrize(("tier", "version"), [(Tier.NAMESPACES, 0), (Tier.LANDLOCK, 0), (Tier.LANDLOCK, 1)])
 def test_no_attack_succeeds_and_work_goes_on(tier: Tier, version: int) -> None:
     result = run(tier, version, short=True)
     if result.skipped:
@@ -22,7 +24,7 @@ def test_no_attack_succeeds_and_work_goes_on(tier: Tier, version: int) -> None:
     assert len(result.rows) > 100
 
 
-@pytest.mark.parametrize("version", [0, 1, -1], ids=["own", "1", "none"])
+@pytest.mark.parametrize("version", [0, -1], ids=["own", "none"])
 def test_no_attack_succeeds_through_the_service_of_compose(version: int) -> None:
     result = run(Tier.CONTAINER, version, short=True)
     if result.skipped:

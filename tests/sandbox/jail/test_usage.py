@@ -84,7 +84,7 @@ async def workshop(tmp_path: Path) -> AsyncIterator[Workshop]:
 
 
 async def _run(workshop: Workshop, place: Path, line: str) -> tuple[Report, str]:
-    limits = Limits(seconds=30, spare_disk_bytes=0)
+    limits = Limits(seconds=120, spare_disk_bytes=0)
     command = Command(("/bin/bash", "-c", line), str(place), Tier.NAMESPACES, workshop.landlock, limits=limits)
     running = await workshop.start(command)
     output = b"".join([piece async for piece in running.pieces()])
