@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
+from cachetools import LRUCache
+
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import InstanceId, PrincipalId
 from gateway.domain.json import Json
@@ -48,7 +50,7 @@ class ContentLabels(Labels):
     """Whether a journal may have been changed since the gateway wrote it."""
     instance: InstanceId
     """The process that runs the commands."""
-    _trusted: set[str] = field(default_factory=set, init=False)
+    _trusted: LRUCache[str, None] = field(default_factory=lambda: LRUCache(MAX_TRUSTED_REMEMBERED), init=False)
     """Hashes of trusted contents; vouching is never revoked."""
     _commands: int = field(default=0, init=False)
     """Running commands that other people may have caused."""
@@ -66,9 +68,7 @@ class ContentLabels(Labels):
             return self.own
         label = await self.database.run(lambda tx: self._seen(tx, where, sha256))
         if label <= self.own:
-            if len(self._trusted) >= MAX_TRUSTED_REMEMBERED:
-                self._trusted.clear()
-            self._trusted.add(sha256)
+            self._trusted[sha256] = None
         return label
 
     async def _seen(self, tx: Connection, where: WorkspacePath, sha256: str) -> Label:

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, assert_never
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import structlog
 from cachetools import FIFOCache
 from fastapi import Depends, Path, Request
 from fastapi.responses import Response
 
-from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
+from gateway.domain.channels.routing import Ignore
 from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.json import Json
@@ -20,6 +20,7 @@ from gateway.flow.inbound.persistence import Accepted
 from gateway.flow.secrets.guard import cleaned
 from gateway.flow.signals import Wakeup
 from gateway.store.connection.pool import Database
+from gateway.store.delivery.inbox import kind_of
 from gateway.store.people import tokens
 from gateway.store.people.tokens import LiveToken
 from gateway.store.trust import audit
@@ -211,19 +212,7 @@ def accepted_json(accepted: Accepted) -> dict[str, Json]:
     """The outcome as JSON; `reason` is included if the message was ignored."""
     session = str(accepted.session_id) if accepted.session_id else None
     ids = {name: getattr(accepted, name) for name in ("message_id", "inbox_id", "duplicate")}
-    reason = {"reason": accepted.decision.reason} if isinstance(accepted.decision, Ignore) else {}
-    return {"kind": _kind(accepted), "session_id": session, **ids, **reason}
-
-
-def _kind(accepted: Accepted) -> str:
-    match accepted.decision:
-        case StartTurn():
-            return "message"
-        case RunCommand():
-            return "command"
-        case Edit():
-            return "edit"
-        case Ignore():
-            return "ignored"
-        case _:
-            assert_never(accepted.decision)
+    facts = {"session_id": session, **ids}
+    if isinstance(accepted.decision, Ignore):
+        return {"kind": "ignored", **facts, "reason": accepted.decision.reason}
+    return {"kind": kind_of(accepted.decision), **facts}

@@ -22,7 +22,7 @@ from gateway.cli.connections.local_gateway import LocalGateway, ensure_gateway
 from gateway.cli.conversation import chat_client
 from gateway.cli.conversation.chat import Screen
 from gateway.cli.conversation.chat_client import ChatAnswer, ChatClient
-from gateway.cli.conversation.prompt import Prompt
+from gateway.cli.conversation.prompt import typed_messages
 from gateway.config.data.instance import hold_instance, running_pid
 from gateway.config.environment import Environment
 from gateway.domain.conversation.model import ModelsExhausted, ToolCall
@@ -331,7 +331,7 @@ def typed(text: str, history: Path) -> list[str]:
     """What the prompt yields for these keys; the last of them is Ctrl-D or Ctrl-C."""
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         keys.send_text(text)
-        return list(Prompt(history).messages())
+        return list(typed_messages(history))
 
 
 def test_messages_are_typed_and_pasted_in_several_lines(tmp_path: Path):

@@ -62,7 +62,7 @@ async def test_an_ended_ring_sends_its_viewers_away():
 
 
 def test_a_frame_keeps_its_lines():
-    assert Frame("a\nb", "name", "7").encode() == b"event: name\nid: 7\ndata: a\ndata: b\n\n"
+    assert Frame("a\nb", "name", "7").encode() == b"event: name\ndata: a\ndata: b\nid: 7\n\n"
 
 
 async def test_a_silent_stream_shows_that_it_is_alive(monkeypatch: pytest.MonkeyPatch):

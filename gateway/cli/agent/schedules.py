@@ -25,7 +25,7 @@ from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import AddressId, PrincipalId
-from gateway.domain.principals import Label, Role
+from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
 from gateway.domain.work.schedules import Misfire
 from gateway.store.connection.pool import Connection
@@ -184,8 +184,7 @@ async def _address(tx: Connection, owner: PrincipalId, channel: str) -> AddressI
 
 async def _facts(conn: Connection, rows: Sequence[ScheduleRow]) -> list[Facts]:
     """The rows as they are shown: `of` is the member or group of one that isn't the owner's."""
-    people = [await principals.get(conn, each) for each in {row.principal_id for row in rows}]
-    others = {each.id: each.name for each in people if each.role is not Role.OWNER}
+    others = await principals.names(conn, {row.principal_id for row in rows})
     return [_row_facts(row, others.get(row.principal_id)) for row in rows]
 
 

@@ -128,12 +128,12 @@ def _message(text: str | None, *, files: bool) -> str | None:
 
 def _converse(runner: asyncio.Runner, client: ChatClient, history: Path) -> None:
     """Run turns until Ctrl-D; an error with one message does not end the session."""
-    from gateway.cli.conversation.prompt import Prompt
+    from gateway.cli.conversation.prompt import typed_messages
 
     keys = "Ctrl-C stops an answer, Ctrl-D exits, Alt-Enter begins a new line"
     echo(f"{keys}; /help lists the commands, /attach PATH adds a file.", error=True)
     pending = PendingFiles()
-    for text in Prompt(history).messages():
+    for text in typed_messages(history):
         if text in QUIT_COMMANDS:
             return
         with suppress(KeyboardInterrupt, asyncio.CancelledError):

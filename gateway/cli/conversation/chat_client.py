@@ -80,7 +80,7 @@ class ChatClient:
         """Retry until there is a response: each message has a client id, so the gateway ignores duplicates."""
         problem = ""
         try:
-            async with asyncio.timeout(RETRY_SECONDS) as deadline:
+            async with asyncio.timeout(RETRY_SECONDS):
                 while True:
                     try:
                         answer = await self._once(http, method, path, body, file)
@@ -88,7 +88,6 @@ class ChatClient:
                         problem = f"it cannot be reached ({type(exc).__name__})"
                     else:
                         if answer.status_code < 400:
-                            deadline.reschedule(None)
                             return answer
                         problem = _problem(answer)
                     await asyncio.sleep(PAUSE_SECONDS)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -15,28 +14,25 @@ from gateway.cli.conversation.attachments import completions
 from gateway.cli.terminal.console import echo
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """Reads messages with line editing; only the user can read the history file."""
+def typed_messages(history: Path) -> Iterator[str]:
+    """Yield typed or pasted texts that aren't empty, until Ctrl-D, or Ctrl-C at an empty prompt.
 
-    history: Path
-
-    def messages(self) -> Iterator[str]:
-        """Yield typed or pasted texts that aren't empty, until Ctrl-D, or Ctrl-C at an empty prompt."""
-        session: PromptSession[str] = PromptSession(
-            "› ",
-            history=_private(self.history),
-            completer=_Paths(),
-            complete_while_typing=False,
-            key_bindings=_keys(),
-            prompt_continuation="  ",
-        )
-        try:
-            while True:
-                if text := session.prompt().strip():
-                    yield text
-        except (EOFError, KeyboardInterrupt):
-            echo()
+    They are read with line editing; only the user can read the history file.
+    """
+    session: PromptSession[str] = PromptSession(
+        "› ",
+        history=_private(history),
+        completer=_Paths(),
+        complete_while_typing=False,
+        key_bindings=_keys(),
+        prompt_continuation="  ",
+    )
+    try:
+        while True:
+            if text := session.prompt().strip():
+                yield text
+    except (EOFError, KeyboardInterrupt):
+        echo()
 
 
 class _Paths(Completer):

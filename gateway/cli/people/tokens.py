@@ -78,10 +78,14 @@ def list_tokens(as_json: AsJson = False) -> None:
 
 def revoke_token(name: Name) -> None:
     """Revoke a token. It stops working at once; its runs end and its schedules are paused."""
-    ended = with_database(lambda database: tokens.revoke(database, name))
+    _revoke(name, name, f"there is no token named {name}; `supaclaw token list` shows them")
+
+
+def _revoke(token: str, shown: str, unknown: str) -> None:
+    ended = with_database(lambda database: tokens.revoke(database, token))
     if ended is None:
-        raise OwnerMustAct(f"there is no token named {name}; `supaclaw token list` shows them")
-    echo(f"{name} is revoked ({ended})")
+        raise OwnerMustAct(unknown)
+    echo(f"{shown} is revoked ({ended})")
 
 
 Source = Annotated[str, argument("The sender, such as ci or home-assistant: a-z, 0-9, '.', '_' and '-'.", "SOURCE")]
@@ -111,10 +115,7 @@ def list_webhooks(as_json: AsJson = False) -> None:
 
 def revoke_webhook(source: Source) -> None:
     """Revoke a source's token. It stops working at once, and its runs end."""
-    ended = with_database(lambda database: tokens.revoke(database, _token_of(source)))
-    if ended is None:
-        raise OwnerMustAct(f"{source} is not registered; `supaclaw webhooks list` shows the sources")
-    echo(f"{source} is revoked ({ended})")
+    _revoke(_token_of(source), source, f"{source} is not registered; `supaclaw webhooks list` shows the sources")
 
 
 def _token_of(source: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Annotated, assert_never
+from typing import Annotated
 
 from gateway.app.storage.offline import StoredSecrets
 from gateway.cli.connections.database import require_owner, with_database
@@ -88,22 +88,16 @@ def _start_bar(bars: ExitStack, quiet: bool, many: int) -> Callable[[], None]:
     return lambda: advance(1)
 
 
+_WORDS: Mapping[type[Action], str] = {
+    Push: "upload",
+    Pull: "download",
+    Retract: "delete elsewhere",
+    Drop: "delete here",
+}
+
+
 def _steps(actions: Sequence[Action]) -> Iterator[Mapping[str, str]]:
     for action in sorted(actions, key=lambda each: each.path):
-        yield {"what": _word(action), "path": action.path}
+        yield {"what": _WORDS[type(action)], "path": action.path}
         if isinstance(action, Pull) and action.beside:
             yield {"what": "keep beside", "path": action.beside}
-
-
-def _word(action: Action) -> str:
-    match action:
-        case Push():
-            return "upload"
-        case Pull():
-            return "download"
-        case Retract():
-            return "delete elsewhere"
-        case Drop():
-            return "delete here"
-        case _:
-            assert_never(action)

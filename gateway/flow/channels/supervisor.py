@@ -227,24 +227,18 @@ class ChannelSupervisor:
                 self._states[name] = f"deaf: {exc}; opening again"
                 log.warning("channel.reopened", channel=name, problem=str(exc))
                 await _close(channel)
-            except OwnerMustAct as exc:
-                self.outbound.abandon(name)
-                await self._report(name, exc)
-                if not isinstance(channel, LoginChannel):
-                    return await self._give_up(name)
-                failures = self._failures(failures, began)
-                await _close(channel)
-                await asyncio.sleep(backoff(failures))
             except Exception as exc:
-                failures = self._failures(failures, began)
+                failures = 1 if self.monotonic() - began > STEADY_SECONDS else failures + 1
                 self.outbound.abandon(name)
-                self._states[name] = f"broken: {type(exc).__name__}: {exc}"
-                log.exception("channel.broken", channel=name, again_in=backoff(failures))
+                if isinstance(exc, OwnerMustAct):
+                    await self._report(name, exc)
+                    if not isinstance(channel, LoginChannel):
+                        return await self._give_up(name)
+                else:
+                    self._states[name] = f"broken: {type(exc).__name__}: {exc}"
+                    log.exception("channel.broken", channel=name, again_in=backoff(failures))
                 await _close(channel)
                 await asyncio.sleep(backoff(failures))
-
-    def _failures(self, before: int, began: float) -> int:
-        return 1 if self.monotonic() - began > STEADY_SECONDS else before + 1
 
     async def _report(self, name: str, problem: OwnerMustAct) -> None:
         """Tell the owner once, on any channel that reaches them, about a problem that only they can fix."""

@@ -6,7 +6,6 @@ Once a day it deletes objects that no path refers to.
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -23,6 +22,7 @@ from gateway.domain.work.tasks import backoff
 from gateway.flow.engine import Engine
 from gateway.flow.files.replica import Replica, SyncResult
 from gateway.flow.files.workspaces import Workspaces
+from gateway.flow.journal.places import principal_folders
 from gateway.net.addresses import Rules
 from gateway.net.object_store import ObjectStore, StoreAddress
 from gateway.store.connection.pool import Database
@@ -154,20 +154,13 @@ class FileSync:
     async def _all(self) -> None:
         try:
             place = StoreAddress.of(self.settings()).place
-            async with self.engine.database.connection() as conn:
-                everyone = await file_map.people(conn, place, [self.engine.people.owner.id, *await self._here()])
+            others = await asyncio.to_thread(principal_folders, self.workspaces.others)
+            here = [self.engine.people.owner.id, *(PrincipalId(UUID(folder.name)) for folder in others)]
+            everyone = await self.engine.database.read(lambda conn: file_map.people(conn, place, here))
         except (TryAgainLater, OwnerMustAct) as error:
             self._failed(str(error))
             return
         await self._tried(everyone)
-
-    async def _here(self) -> list[PrincipalId]:
-        """The people other than the owner who have files here."""
-        found = list[PrincipalId]()
-        for folder in await asyncio.to_thread(lambda: list(self.workspaces.others.glob("*-*-*-*-*"))):
-            with suppress(ValueError):
-                found.append(PrincipalId(UUID(folder.name)))
-        return found
 
     async def _tried(self, people: Collection[PrincipalId]) -> bool:
         async with self._one:

@@ -188,10 +188,7 @@ class InboundWriter:
         at = await addresses.lock(tx, inbound.address)
         if at is None:
             await addresses.reserve(tx, inbound.address)
-            if await addresses.find(tx, inbound.address) is None:
-                await self._open(tx, inbound, role)
-            at = await addresses.lock(tx, inbound.address)
-            assert at is not None, "it was just added"
+            at = await addresses.lock(tx, inbound.address) or await self._open(tx, inbound, role)
         elif at.private and not await self._people.holds(tx, at.principal_id, inbound, role):
             at = await self._handed_over(tx, at, inbound, role)
         await sessions.lock(tx, at.session_id)
@@ -201,15 +198,14 @@ class InboundWriter:
         """Give the chat to its new principal; the old conversation stays with the old one."""
         principal = await self._people.principal(tx, inbound, role)
         session = await sessions.start(tx, principal, label_of(role, private=True, as_owner=inbound.as_owner))
-        await addresses.hand_over(tx, at.id, principal, session)
-        return replace(at, principal_id=principal, session_id=session)
+        return await addresses.hand_over(tx, at.id, principal, session)
 
-    async def _open(self, tx: Connection, inbound: Inbound, role: Role) -> None:
+    async def _open(self, tx: Connection, inbound: Inbound, role: Role) -> AddressRow:
         principal = await self._people.principal(tx, inbound, role)
         own = label_of(role, private=inbound.private, as_owner=inbound.as_owner)
         labels = [_claimed(said, own) for said in inbound.earlier]
         session = await sessions.start(tx, principal, max([own, *labels]))
-        await addresses.add(tx, inbound.address, principal, session, private=inbound.private)
+        at = await addresses.add(tx, inbound.address, principal, session, private=inbound.private)
         calls: dict[str, ToolIntent] = {}
         for said, label in zip(inbound.earlier, labels, strict=True):
             if said.role == "tool":
@@ -224,6 +220,7 @@ class InboundWriter:
                 await tool_calls.intend(tx, session, principal, None, intents, label)
                 calls |= {intent.call.id: intent for intent in intents}
         await sessions.set_digest(tx, session, digest.of(said.told for said in inbound.earlier))
+        return at
 
 
 async def _conclude(tx: Connection, at: AddressRow, results: Sequence[ToolResult]) -> None:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
 
+from cachetools import LRUCache
+
 from gateway.domain.conversation.inbound import Address, Arrival
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import PrincipalId
@@ -29,7 +31,7 @@ class Places:
     writer: JournalWriter
     workspace: Path
     others: Path
-    used: dict[Address, Place] = field(default_factory=dict, init=False)
+    used: LRUCache[Address, Place] = field(default_factory=lambda: LRUCache(REMEMBERED), init=False)
     fresh: set[Place] = field(default_factory=set, init=False)
     """Files in use that the database does not have yet."""
 
@@ -48,8 +50,7 @@ class Places:
 
     def roots(self) -> list[Path]:
         """The folders of all principals; reads one folder."""
-        others = self.others.iterdir() if self.others.is_dir() else ()
-        return [self.workspace, *sorted(path for path in others if _is_principal(path))]
+        return [self.workspace, *principal_folders(self.others)]
 
     async def of(self, arrival: Arrival, role: Role) -> Place | None:
         """The file of the conversation, a fresh one if it has none.
@@ -59,17 +60,16 @@ class Places:
         address = arrival.inbound.address
         if address.temporary:
             return None
-        place = self.used.pop(address, None) or await self._look_up(arrival, role)
+        place = self.used.get(address) or await self._look_up(arrival, role)
         if place is not None:
             self.used[address] = place
-            if len(self.used) > REMEMBERED:
-                del self.used[next(iter(self.used))]
         return place
 
     def forget(self, place: Place) -> None:
         """Stop using this file."""
         self.fresh.discard(place)
-        self.used = {address: used for address, used in self.used.items() if used != place}
+        for address in [address for address, used in self.used.items() if used == place]:
+            del self.used[address]
 
     async def _look_up(self, arrival: Arrival, role: Role) -> Place | None:
         try:
@@ -85,6 +85,11 @@ class Places:
         place = await self.writer.create(self.root_of(principal), arrival.at)
         self.fresh.add(place)
         return place
+
+
+def principal_folders(folder: Path) -> list[Path]:
+    """What is in the folder under the id of a principal, in order."""
+    return sorted(filter(_is_principal, folder.iterdir())) if folder.is_dir() else []
 
 
 def _is_principal(path: Path) -> bool:

@@ -1,7 +1,7 @@
 """The vault: opens and stores secrets with the master key of this machine, and imports key files."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -142,7 +142,7 @@ class Vault:
         """Record that the owner keeps a copy of this key elsewhere."""
         await self.database.run(lambda tx: secrets.confirm_key(tx, key.id))
 
-    async def rotate_master(self, step: Callable[[int], None] = lambda _count: None) -> MasterKey:
+    async def rotate_master(self) -> MasterKey:
         """Encrypt everything with a new master key, which is returned; after a kill, the next call continues.
 
         Both keys are valid until no row needs the old one. If a variable sets the keys, its first one is the new one.
@@ -155,9 +155,8 @@ class Vault:
                 raise OwnerMustAct(f"{given} sets the master key; put a new one before it there, then run this again")
             keys = Keyring((MasterKey.fresh(), *keys.keys))
             write_keyring(self.data, keys)
-        done = 0
-        while count := await self.database.run(lambda tx: _rewrap_some(tx, keys)):
-            step(done := done + count)
+        while await self.database.run(lambda tx: _rewrap_some(tx, keys)):
+            pass
         if not given:
             await self.database.run(lambda tx: self._retire(tx, keys))
         return keys.keys[0]

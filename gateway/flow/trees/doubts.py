@@ -5,7 +5,7 @@ again.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gateway.agent.loop import RepeatApprovals
@@ -33,14 +33,6 @@ RAN_RESULT = {"ran": True, "message": "A person says that this call took effect.
 
 
 @dataclass(frozen=True, slots=True)
-class CallInDoubt:
-    """A call without a result, and its effect."""
-
-    intent: ToolIntent
-    act: Act
-
-
-@dataclass(frozen=True, slots=True)
 class Doubts:
     """Asks a person about calls of nodes that may have run before a crash, and applies the answers."""
 
@@ -56,23 +48,24 @@ class Doubts:
         calls = [intent for intent in opened.pending() if not intent.handed]
         once = [intent for intent in calls if toolbox.effect(intent.call.name) is Effect.ONCE]
         acts = {each: await toolbox.describe(each.call, opened.caller(turn.fence)) for each in once}
-        found = [CallInDoubt(each, act) for each, act in acts.items() if act is not None]
+        found = {each: act for each, act in acts.items() if act is not None}
         harmless: RepeatApprovals = {each.ordinal: None for each, act in acts.items() if act is None}
         if not found:
             return harmless
-        await turn.fence.outlast(max((toolbox.seconds_under_way(each.act.tool) for each in found), default=0.0))
+        await turn.fence.outlast(max((toolbox.seconds_under_way(act.tool) for act in found.values()), default=0.0))
         settled = await self.engine.database.run(lambda tx: self._settle(tx, opened, assignment, found))
         return settled if isinstance(settled, NextStep | TurnResult) else {**harmless, **settled}
 
     async def _settle(
-        self, tx: Connection, opened: OpenedTurn, assignment: Assignment, found: Sequence[CallInDoubt]
+        self, tx: Connection, opened: OpenedTurn, assignment: Assignment, found: Mapping[ToolIntent, Act]
     ) -> RepeatApprovals | NextStep | TurnResult:
         run = opened.run
         label = await sessions.lock_for(tx, opened.session, run)
         await tasks.progress(tx, run)
-        asked = [(doubt, await self._asked(tx, run, assignment, doubt, label)) for doubt in found]
-        answers = {row.name: _verdict(row) for _, row in asked if row.kind == "review"}
-        if any(row.state == "open" for _, row in asked if row.kind == "review"):
+        asked = {each: await self._asked(tx, run, assignment, each, act, label) for each, act in found.items()}
+        questions = [row for row in asked.values() if row.kind == "review"]
+        answers = {row.name: _verdict(row) for row in questions}
+        if any(row.state == "open" for row in questions):
             await tasks.suspend(tx, run, Status.NEEDS_HUMAN_REVIEW)
             return NextStep.ASK
         for name, answer in answers.items():
@@ -80,35 +73,33 @@ class Doubts:
                 return TurnResult.failed(f"nobody answered {name} in time")
             if answer is DoubtAnswer.GIVE_UP:
                 return TurnResult.failed(f"a call may have run before a restart, and {name} gave it up")
-        if ran := [doubt for doubt, row in asked if answers.get(row.name) is DoubtAnswer.RAN]:
-            for doubt in ran:
-                result = ToolResult(doubt.intent.call.id, json.dumps(RAN_RESULT))
-                done = ToolFinished(doubt.intent, result, failed=False, duration_ms=0, label=label)
-                await tool_calls.conclude(
-                    tx, opened.session, run.principal_id, run.id, doubt.intent, result, label, done
-                )
+        if ran := [intent for intent, row in asked.items() if answers.get(row.name) is DoubtAnswer.RAN]:
+            for intent in ran:
+                result = ToolResult(intent.call.id, json.dumps(RAN_RESULT))
+                done = ToolFinished(intent, result, failed=False, duration_ms=0, label=label)
+                await tool_calls.conclude(tx, opened.session, run.principal_id, run.id, intent, result, label, done)
             return NextStep.GO_ON
-        return {doubt.intent.ordinal: await _allowed(tx, doubt, row) for doubt, row in asked}
+        return {intent.ordinal: await _allowed(tx, found[intent], row) for intent, row in asked.items()}
 
     async def _asked(
-        self, tx: Connection, run: Claim, assignment: Assignment, doubt: CallInDoubt, label: Label
+        self, tx: Connection, run: Claim, assignment: Assignment, intent: ToolIntent, act: Act, label: Label
     ) -> ReviewRow:
         """The question about this call, asked again if its approval was used, or its request for permission."""
-        lasts, now, act = self.questions.settings().expire, self.engine.clock.now(), doubt.act
-        arguments: JsonObject = {"tool": act.tool, "arguments": storable(doubt.intent.call.arguments)}
+        lasts, now = self.questions.settings().expire, self.engine.clock.now()
+        arguments: JsonObject = {"tool": act.tool, "arguments": storable(intent.call.arguments)}
         question = task_question(run, assignment, DOUBT, arguments, storable(act.change.preview), label, lasts)
-        question = replace(question, base=act.change.base, ordinal=doubt.intent.ordinal, act=act.kind)
+        question = replace(question, base=act.change.base, ordinal=intent.ordinal, act=act.kind)
         row = await reviews.lock(tx, (await reviews.ask(tx, question, now)).id)
         used = row.kind == "review" and row.started_at is not None
         return await reviews.reopen(tx, row, now + lasts) if used else row
 
 
-async def _allowed(tx: Connection, doubt: CallInDoubt, row: ReviewRow) -> ApprovedCall | None:
+async def _allowed(tx: Connection, act: Act, row: ReviewRow) -> ApprovedCall | None:
     """Use the approval. None for a call that only asked for permission: it didn't run, and asks again."""
     if row.kind == "approval":
         return None
     await reviews.start(tx, row.id)
-    return ApprovedCall(doubt.act.kind, row.base)
+    return ApprovedCall(act.kind, row.base)
 
 
 def _verdict(row: ReviewRow) -> DoubtAnswer | None:

@@ -57,10 +57,8 @@ class SharedBudgets:
         async with self._database.connection() as conn:
             accounts, unpriced = await self._accounts(conn), await budgets.unpriced(conn, self._clock.now())
         shared = self._shared
-        money = any(used_up(accounts[p].spent, _allowed(shared.usd(p), accounts[p])) for p in Period)
-        return money or used_up(
-            unpriced.tokens, None if shared.day_tokens is None else shared.day_tokens + unpriced.extra
-        )
+        money = any(used_up(accounts[p].spent, _allowed(shared.usd(p), accounts[p].extra)) for p in Period)
+        return money or used_up(unpriced.tokens, _allowed(shared.day_tokens, unpriced.extra))
 
     async def reserve(self, run: Claim, highest: Highest, role: Role, *, asked_before: bool) -> None:
         """Reserve the highest cost of a run's next call; raises `OutOfBudget`, `RunLost`.
@@ -122,8 +120,8 @@ class SharedBudgets:
         return f"Today's token budget of models without a price is used up ({spent})", more
 
 
-def _allowed(limit: float | None, account: Account) -> float | None:
-    return None if limit is None else limit + account.extra
+def _allowed(limit: float | None, extra: float) -> float | None:
+    return None if limit is None else limit + extra
 
 
 @dataclass(slots=True)

@@ -116,30 +116,28 @@ async def find(conn: Connection, address: Address) -> AddressRow | None:
     return await fetch_first(conn, AddressRow, _AT, *astuple(address))
 
 
-async def add(conn: Connection, address: Address, principal: PrincipalId, session: SessionId, *, private: bool) -> None:
+async def add(
+    conn: Connection, address: Address, principal: PrincipalId, session: SessionId, *, private: bool
+) -> AddressRow:
     """A new address; the caller has reserved it."""
     sql = """insert into addresses (channel, account, chat, thread, principal_id, private, session_id)
-             values ($1, $2, $3, $4, $5, $6, $7)"""
-    await conn.execute(sql, *astuple(address), principal, private, session)
+             values ($1, $2, $3, $4, $5, $6, $7) returning *"""
+    return await fetch_one(conn, AddressRow, sql, *astuple(address), principal, private, session)
 
 
 async def place(conn: Connection, address: Address, principal: PrincipalId, session: SessionId) -> AddressRow:
     """A private address, held, as this principal's in this session: made, or handed over if it was another's."""
     await reserve(conn, address)
     if at := await lock(conn, address):
-        await hand_over(conn, at.id, principal, session)
-    else:
-        await add(conn, address, principal, session, private=True)
-    at = await lock(conn, address)
-    assert at is not None, "it was just added"
-    return at
+        return await hand_over(conn, at.id, principal, session)
+    return await add(conn, address, principal, session, private=True)
 
 
-async def hand_over(conn: Connection, address: AddressId, principal: PrincipalId, session: SessionId) -> None:
+async def hand_over(conn: Connection, address: AddressId, principal: PrincipalId, session: SessionId) -> AddressRow:
     """From now on this address is this principal's, in this session; the caller holds it."""
     sql = """update addresses set principal_id = $2, session_id = $3,
-               model = null, thinking = null, model_until = null, voice = null where id = $1"""
-    await conn.execute(sql, address, principal, session)
+               model = null, thinking = null, model_until = null, voice = null where id = $1 returning *"""
+    return await fetch_one(conn, AddressRow, sql, address, principal, session)
 
 
 async def choose(conn: Connection, chosen: AddressRow) -> None:

@@ -4,9 +4,8 @@ import fcntl
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.config.data.files import create_private, error_type, read_regular, sync_to_disk
@@ -14,31 +13,21 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.store.embedded.programs import find_programs, named_uid, program_error, service_uid
 
 PASSWORD_FIX = "put the old files back, or restore a backup into another data folder"
+SUPERUSER = "postgres"
+ROLE = "supaclaw"
+"""The role that the gateway works as."""
+MEMBERS = "supaclaw_member"
+"""The role of members' tools. The migrations say what it may do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Passwords:
-    """One for the server's superuser, one for the role that the gateway works as, one for that of members' tools."""
+def read_password(folder: Path, user: str, *, make: bool = False) -> str:
+    """The password of `SUPERUSER`, `ROLE` or `MEMBERS`, kept in `folder`; raises `OSError` if it is gone.
 
-    superuser: str = field(repr=False)
-    role: str = field(repr=False)
-    members: str = field(repr=False)
-
-
-def read_passwords(folder: Path, *, make: bool = False) -> Passwords:
-    """The passwords kept in `folder`; raises `OSError` for one that is gone, unless it is to be made.
-
-    A new one would not fit the cluster. Only that of members is made at any time: a cluster of before has none.
+    `make` makes it then, for a cluster that is about to be made: a new one would not fit one that is there. Only that
+    of members is made at any time: a cluster of before has none.
     """
-    return Passwords(
-        _password(folder / "postgres.superuser", make=make),
-        _password(folder / "postgres.supaclaw", make=make),
-        _password(folder / "postgres.supaclaw_member", make=True),
-    )
-
-
-def _password(path: Path, *, make: bool) -> str:
-    if make and not path.is_file():
+    path = folder / f"postgres.{'superuser' if user == SUPERUSER else user}"
+    if (make or user == MEMBERS) and not path.is_file():
         create_private(path, secrets.token_urlsafe(32).encode())
     password = read_regular(path, 100).decode("ascii", "replace").strip()
     if not password.isprintable() or not password.isascii() or not password:
@@ -46,10 +35,6 @@ def _password(path: Path, *, make: bool) -> str:
     return password
 
 
-SUPERUSER = "postgres"
-ROLE = "supaclaw"
-MEMBERS = "supaclaw_member"
-"""The role of members' tools. The migrations say what it may do."""
 DATABASE = "supaclaw"
 SOCKETS = "socket"
 
@@ -62,7 +47,7 @@ def ensure_cluster(path: Path, keys: Path) -> None:
     if path.exists():
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    passwords = read_passwords(keys, make=True)
+    passwords = {user: read_password(keys, user, make=True) for user in (SUPERUSER, ROLE, MEMBERS)}
     with opened(keys) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
@@ -104,7 +89,7 @@ def restore_settings(folder: Path, uid: int) -> None:
 class _Draft:
     """A cluster in the making. It holds `lock` as long as one of its programs runs, even when we are killed."""
 
-    def __init__(self, target: Path, passwords: Passwords, lock: int) -> None:
+    def __init__(self, target: Path, passwords: Mapping[str, str], lock: int) -> None:
         self._target = target
         self._folder = target.with_name(f"{target.name}.new")
         self._passwords = passwords
@@ -123,7 +108,7 @@ class _Draft:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _fill(self) -> None:
-        (self._folder / "password").write_text(self._passwords.superuser, encoding="ascii")
+        (self._folder / "password").write_text(self._passwords[SUPERUSER], encoding="ascii")
         give(self._folder, self._programs.uid)
         with opened(self._folder) as folder:
             where = reach(self._folder, folder)
@@ -171,12 +156,12 @@ def _initdb_arguments(where: str) -> list[str]:
     ]
 
 
-def _roles(passwords: Passwords) -> list[str]:
+def _roles(passwords: Mapping[str, str]) -> list[str]:
     return [
-        f"create role {ROLE} login password '{passwords.role}'",
+        f"create role {ROLE} login password '{passwords[ROLE]}'",
         f"create database {DATABASE} owner {ROLE}",
         f"revoke all on database {DATABASE}, postgres, template1 from public",
-        *member_role(passwords.members),
+        *member_role(passwords[MEMBERS]),
     ]
 
 

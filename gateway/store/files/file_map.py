@@ -5,8 +5,8 @@ so that no row gets one that was stored before it was deleted.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeAlias
 
 from gateway.domain.files import FileContent, SharedFile
 from gateway.domain.ids import PrincipalId
@@ -16,12 +16,8 @@ _SWEEPING = 7_232_011
 """The advisory lock between a row that is set and a sweep that begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """Of a map: another one if any row has changed."""
-
-    rows: int
-    changes: int
+Version: TypeAlias = tuple[int, int]
+"""Of a map, its rows and their changes: another one if any row has changed."""
 
 
 async def version(conn: Connection, principal: PrincipalId, place: str) -> tuple[Version, datetime]:
@@ -29,7 +25,7 @@ async def version(conn: Connection, principal: PrincipalId, place: str) -> tuple
     sql = """select count(*) as rows, coalesce(sum(version), 0)::bigint as changes, clock_timestamp() as at
              from synced_files where principal_id = $1 and place = $2"""
     [row] = await conn.fetch(sql, principal, place)
-    return Version(row["rows"], row["changes"]), row["at"]
+    return (row["rows"], row["changes"]), row["at"]
 
 
 async def rows(conn: Connection, principal: PrincipalId, place: str) -> Mapping[str, SharedFile]:

@@ -12,6 +12,7 @@ from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fet
 from gateway.store.files.files import NO_TRANSCRIPTION
 
 NAME = 64
+_OWNER = "select id, role, name, identities, unconfirmed from principals where role = 'owner'"
 """Characters of a name."""
 
 
@@ -33,8 +34,7 @@ class PrincipalRow:
 
 async def owner(conn: Connection) -> PrincipalRow | None:
     """The owner; None before the first start."""
-    sql = "select id, role, name, identities, unconfirmed from principals where role = 'owner'"
-    return await fetch_first(conn, PrincipalRow, sql)
+    return await fetch_first(conn, PrincipalRow, _OWNER)
 
 
 async def has_owner(conn: Connection) -> bool:
@@ -44,10 +44,7 @@ async def has_owner(conn: Connection) -> bool:
 
 async def lock_owner(conn: Connection) -> PrincipalRow:
     """The owner, held until the transaction ends."""
-    await conn.execute("select from principals where role = 'owner' for no key update")
-    held = await owner(conn)
-    assert held is not None, "the owner is made at the first start"
-    return held
+    return await fetch_one(conn, PrincipalRow, f"{_OWNER} for no key update")
 
 
 async def linked(conn: Connection) -> list[PrincipalRow]:
@@ -68,8 +65,9 @@ async def get(conn: Connection, principal: PrincipalId) -> Principal:
 
 
 async def names(conn: Connection, principals: Collection[PrincipalId]) -> dict[PrincipalId, str]:
-    """The names of these principals."""
-    rows = await conn.fetch("select id, name from principals where id = any($1::uuid[])", list(principals))
+    """The names of those of these principals that are members."""
+    sql = "select id, name from principals where id = any($1::uuid[]) and role = 'member'"
+    rows = await conn.fetch(sql, list(principals))
     return {row["id"]: row["name"] for row in rows}
 
 

@@ -233,14 +233,8 @@ async def revoke(database: Database, name: str, plain: str | None = None) -> End
     return await database.run(work)
 
 
-async def sign_out(database: Database, token: TokenId) -> None:
-    """End one browser session."""
-    sql = "update api_tokens set revoked_at = now() where id = $1 and kind = 'cookie'"
-    await database.run_alone(lambda conn: conn.execute(sql, token))
-
-
-async def sign_out_everywhere(database: Database, principal: PrincipalId) -> None:
-    """End every browser session of a principal."""
+async def sign_out(database: Database, session: TokenRow, *, everywhere: bool) -> None:
+    """End a browser session, or every one of its principal."""
     sql = """update api_tokens set revoked_at = now()
-             where principal_id = $1 and kind = 'cookie' and revoked_at is null"""
-    await database.run_alone(lambda conn: conn.execute(sql, principal))
+             where principal_id = $1 and kind = 'cookie' and revoked_at is null and ($3 or id = $2)"""
+    await database.run_alone(lambda conn: conn.execute(sql, session.principal_id, session.id, everywhere))

@@ -116,7 +116,7 @@ async def _response(request: Request, error: Refused | TryAgainLater) -> Respons
     """The error; a person's browser gets a host name that isn't set as plain text: it is the first thing they meet."""
     accepted = request.headers.get("accept", "")
     if isinstance(error, Refused) and error.code == "unknown_host" and "text/html" in accepted:
-        return PlainTextResponse(error.message, error.status)
+        return PlainTextResponse(error.detail, error.status_code)
     return await respond(request, error)
 
 

@@ -76,10 +76,7 @@ async def _spent(site: Site, code: str) -> bool:
 async def logout(request: Request, site: AtSite, caller: SignedIn, everywhere: bool = False) -> Response:
     """End this browser session, or all of them."""
     assert caller.session is not None, "signed_in sets it"
-    if everywhere:
-        await tokens.sign_out_everywhere(site.database, site.owner.id)
-    else:
-        await tokens.sign_out(site.database, caller.session.id)
+    await tokens.sign_out(site.database, caller.session, everywhere=everywhere)
     response = RedirectResponse("/login", 303)
     response.delete_cookie(cookie_name(request), path="/", secure=request.url.scheme == "https", httponly=True)
     return response

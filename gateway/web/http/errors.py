@@ -59,18 +59,16 @@ class Refused(HTTPException):
         type: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(status, message)
+        super().__init__(status, storable(message))
         usual = "permission_error" if status == 403 else "server_error" if status >= 500 else "invalid_request_error"
-        self.status = status
         self.code = code
-        self.message = storable(message)
         self.param = param and storable(param)
         self.type = type or usual
         self.headers: dict[str, str] = headers or {}
 
     def body(self) -> dict[str, dict[str, str | None]]:
         """The error as JSON."""
-        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+        return {"error": {"message": self.detail, "type": self.type, "param": self.param, "code": self.code}}
 
 
 def existing(value: Value | None, message: str) -> Value:
@@ -91,10 +89,10 @@ async def respond(request: Request, error: Exception) -> Response:
     """The response to an error: JSON, or a page where a person's browser opens an address."""
     refused = _refused(request, error)
     if request.headers.get("Sec-Fetch-Mode") != "navigate" or request.url.path.startswith(_PROGRAMS):
-        return JSONResponse(refused.body(), refused.status, refused.headers)
-    status = HTTPStatus(refused.status)
+        return JSONResponse(refused.body(), refused.status_code, refused.headers)
+    status = HTTPStatus(refused.status_code)
     pages: Pages = request.app.state.site.pages
-    page = pages.page(request, "error.html", title=status.phrase, message=refused.message, found=status != 404)
+    page = pages.page(request, "error.html", title=status.phrase, message=refused.detail, found=status != 404)
     page.status_code = status
     page.headers.update(refused.headers)
     return page

@@ -11,6 +11,7 @@ from itertools import zip_longest
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
+from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
 from starlette.types import Send
 
@@ -30,10 +31,7 @@ class Frame:
 
     def encode(self) -> bytes:
         """The wire format."""
-        named = f"event: {self.event}\n" if self.event else ""
-        marked = f"id: {self.id}\n" if self.id else ""
-        lines = "".join(f"data: {line}\n" for line in self.data.split("\n"))
-        return f"{named}{marked}{lines}\n".encode()
+        return format_sse_event(data_str=self.data, event=self.event, id=self.id)
 
 
 def to_json(value: Json) -> str:

@@ -10,7 +10,7 @@ from gateway.config.channels import channel_names
 from gateway.domain.channels.channel import Login
 from gateway.web.api import logins
 from gateway.web.auth.access import OWNER
-from gateway.web.http.errors import Refused
+from gateway.web.http.errors import existing
 from gateway.web.pages import Screen
 from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
@@ -28,8 +28,7 @@ async def test(site: AtSite, name: str) -> None:
 async def enable(site: AtSite, name: str, on: bool) -> None:
     """Switch it on or off in config.json."""
     settings = site.settings.editor
-    if name not in site.channels.states():
-        raise Refused(404, "not_found", f"{name} is not configured.")
+    existing(site.channels.states().get(name), f"{name} is not configured.")
     switched = {f"channels.{name}.enabled": "true" if on else "false"}
     await settings.save(wanted := settings.typed(settings.form().stamp, switched))
     await site.config_written(wanted.text)

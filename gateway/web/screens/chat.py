@@ -130,7 +130,7 @@ async def send(
 ) -> Response:
     """Accept a message, or repeat an earlier one; the answer comes with the events. A `client_id` counts once."""
     if again is not None:
-        row = await _message(site, again)
+        row = await own_message(site, again)
         text, files = row.text, [file.id for file in row.attached if file.id]
         as_trusted = files or row.label is Label.OWNER  # else what it quotes would be taken for the owner's
         async with site.database.connection() as conn:
@@ -154,7 +154,7 @@ async def settle_zone(site: AtSite, zone: Annotated[str, Form(max_length=64)] = 
 @screen.get("/chat/messages/{message}/text", dependencies=OWNER)
 async def text(site: AtSite, message: RowId) -> Response:
     """The original text of a message, for the clipboard."""
-    return PlainTextResponse((await _message(site, message)).text, headers={"Content-Disposition": "attachment"})
+    return PlainTextResponse((await own_message(site, message)).text, headers={"Content-Disposition": "attachment"})
 
 
 @screen.get("/chat/messages/{message}/thinking", dependencies=OWNER)
@@ -165,7 +165,8 @@ async def thinking(site: AtSite, message: RowId) -> Response:
     return HTMLResponse(f"<div>{words}</div>")
 
 
-async def _message(site: Site, id: int) -> MessageRow:
+async def own_message(site: Site, id: int) -> MessageRow:
+    """A message of the owner's conversations; raises `Refused`."""
     """A message of the owner's conversations; raises `Refused`."""
     async with site.database.connection() as conn:
         row = await messages.get(conn, MessageId(id))

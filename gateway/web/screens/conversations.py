@@ -29,7 +29,7 @@ from gateway.web import memory_rows
 from gateway.web.auth.access import OWNER, VISITOR
 from gateway.web.files import saved_as
 from gateway.web.http.bodies import Text
-from gateway.web.http.errors import Refused
+from gateway.web.http.errors import Refused, existing
 from gateway.web.live.conversations import SHOWN
 from gateway.web.live.topics import Thread
 from gateway.web.markup.markdown import Markdown
@@ -158,9 +158,7 @@ Message = Annotated[int | None, Query(ge=1, lt=2**63)]
 
 async def _find_conversation(site: AtSite, id: UUID) -> Conversation:
     found = await site.database.read(lambda conn: conversations.these(conn, site.owner.id, [SessionId(id)]))
-    if not found:
-        raise Refused(404, "not_found", f"There is no conversation {id}.")
-    return found[SessionId(id)]
+    return existing(found.get(SessionId(id)), f"There is no conversation {id}.")
 
 
 Found = Annotated[Conversation, Depends(_find_conversation)]

@@ -6,18 +6,17 @@ from fastapi import Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 
-from gateway.domain.ids import MemoryId, MessageId
+from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import DEFAULT_AGENT, Category, Kind, Memory, NewMemory
 from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Role
 from gateway.store.people import tokens
-from gateway.store.transcript import messages
 from gateway.web import memory_rows
 from gateway.web.auth.access import OWNER, VISITOR
 from gateway.web.http.bodies import Text
-from gateway.web.http.errors import Refused
 from gateway.web.memory_rows import MemoryQuery, in_memory
 from gateway.web.pages import Screen
+from gateway.web.screens.chat import own_message
 from gateway.web.site import AtSite, RowId, Site
 
 MOST_SOURCES = 20
@@ -73,9 +72,7 @@ async def used_in_answer(site: AtSite, ids: Chosen) -> HTMLResponse:
 @screen.get("/memory/said/{message}", dependencies=OWNER)
 async def said(site: AtSite, message: RowId) -> Response:
     """The conversation around a message."""
-    row = await site.database.read(lambda conn: messages.get(conn, MessageId(message)))
-    if row is None or row.principal_id != site.owner.id:
-        raise Refused(404, "not_found", f"There is no message {message}.")
+    row = await own_message(site, message)
     return RedirectResponse(f"/c/{row.session_id}?at={message}#m{message}", 303)
 
 

@@ -165,7 +165,7 @@ async def _change(site: Site, work: Callable[[Schedules], Awaitable[object]]) ->
 async def _pieces(site: Site) -> Mapping[str, str]:
     async with site.database.connection() as conn:
         rows = await store.listed(conn, None, everything=True, limit=MAX_LISTED)
-        people = await principals.names(conn, {row.principal_id for row in rows} - {site.owner.id})
+        people = await principals.names(conn, {row.principal_id for row in rows})
         running = await store.running(conn)
     piece = site.pages.piece
     made: dict[str, str] = {"empty": piece("schedule.html", row=None)}

@@ -159,7 +159,7 @@ class ResponseObject:
 
     def failed(self, refused: Refused) -> Iterator[Frame]:
         """The response with its error."""
-        error: Json = {"code": refused.code or "server_error", "message": refused.message}
+        error: Json = {"code": refused.code or "server_error", "message": refused.detail}
         yield self._event("response.failed", response={**self._response("failed", []), "error": error})
 
     def _called(self, call: ToolCall, place: int) -> Iterator[Frame]:

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from gateway.domain.errors import DiskFull
-from gateway.store.embedded.cluster import read_passwords
+from gateway.store.embedded.cluster import MEMBERS, ROLE, SUPERUSER, read_password
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.embedded.postmaster import Postmaster
 from gateway.store.embedded.programs import ServerLog
@@ -86,12 +86,15 @@ async def test_passwords_are_made_whole_or_not_at_all() -> None:
     with disk("size=8k") as at:  # two fit, the third does not
         for _ in range(2):
             with pytest.raises(OSError, match="No space"):
-                read_passwords(at / "keys", make=True)
+                made_passwords(at / "keys")
             kept = {file.name: file.read_text() for file in (at / "keys").iterdir()}
             assert all(len(password) == 43 for password in kept.values())
         resize(at, "size=1m")
-        passwords = read_passwords(at / "keys", make=True)
-        assert set(kept.values()) <= {passwords.superuser, passwords.role, passwords.members}
+        assert set(kept.values()) <= made_passwords(at / "keys")
+
+
+def made_passwords(folder: Path) -> set[str]:
+    return {read_password(folder, user, make=True) for user in (SUPERUSER, ROLE, MEMBERS)}
 
 
 @pytest.mark.parametrize("stopped", ["killed", "in order"])
