@@ -4,9 +4,12 @@ Two processes do an update: the command, and the one that switches, in a session
 """
 
 import asyncio
+import os
 import subprocess
 import sys
-from asyncio.subprocess import DEVNULL
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -31,7 +34,7 @@ command, seen = os.getpid(), 0
 
 
 def kill():
-    Path(killed).touch()
+    Path(killed).write_text(str(os.getpid()))
     for victim in {"both": (command, os.getpid()), "command": (command,), "switch": (os.getpid(),)}[victims]:
         os.kill(victim, signal.SIGKILL)
 
@@ -51,17 +54,25 @@ update._Switch(find_installation(), Version(name, ""), Environment.read(os.envir
 """
 """The last part of `supaclaw update`; what comes before changes nothing. Kills the victims before an act of the process
 that switches, or with a + soon after the act began."""
-ACTS = 14
-"""The link to 2, the stop at 3, the server looked into to 6, the copy to 9, the start at 10, the copy deleted to 14."""
-ACTS_BACK = 26
-"""The same after a version that does not start: the stop from 11, the decision to 21, the start at 24."""
-QUICK = {("8+", "switch"), ("3+", "command"), ("10", "both"), ("10+", "switch")}
+ACCEPTS = """
+insert into supaclaw.inbox (principal_id, address_id, channel, account, chat, platform_id, kind, platform_time, handled_at)
+select principal_id, address_id, channel, account, chat, 'accepted', kind, platform_time, now() from supaclaw.inbox
+on conflict do nothing
+"""
+TAKES = SPOILS.replace("\n\nasyncio.run", f"\n        await conn.execute({ACCEPTS!r})\n\nasyncio.run")
+"""Changes the schema, accepts a message, and breaks."""
+ACTS = 13
+"""The link to 2, the stop at 3, the look at the server to 6, the copy to 9, the start at 10, the copy deleted to 13."""
+ACTS_BACK = 21
+"""The same with a version that doesn't start: the stop from 11, the link to 17, the decision at 19, the start at 21."""
+DECIDED = 20
+"""If everything is killed earlier, only the version that doesn't start is there: docs/backup.md says what to do."""
+QUICK = {("3+", "command"), ("8+", "switch"), ("10", "both")}
 QUICK_BACK = {("19", "switch"), ("20", "both")}
 
 
-def places(acts: range, quick: set[tuple[str, str]]) -> list[object]:
-    every = [f"{number}{when}" for number in acts for when in ("", "+")]
-    return one_of_a_class(((place, who) for place in every for who in ("switch", "command", "both")), quick)
+def places(acts: range, victims: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [(f"{number}{when}", each) for number in acts for when in ("", "+") for each in victims]
 
 
 def lay_out_newer(installed: Installed, spoils: str = "") -> Path:
@@ -74,37 +85,55 @@ def lay_out_newer(installed: Installed, spoils: str = "") -> Path:
     return place / "bin" / "python"
 
 
-async def killed(installed: Installed, place: str, victims: str) -> None:
-    """Returns when every process that was not killed has ended."""
+PLACES = places(range(1, ACTS + 1), ("switch", "command", "both"))
+PLACES_BACK = [
+    *places(range(11, ACTS_BACK + 1), ("switch", "command")),
+    *places(range(DECIDED, ACTS_BACK + 1), ("both",)),
+]
+
+
+async def switch(installed: Installed, place: str = "", victims: str = "switch") -> str:
+    """What it says; returns when the programs that the victims had started have ended, too."""
     mark = installed.home / "killed"
     arguments = "-P", "-c", SWITCHES, NEWER, place, victims, str(mark)
-    switching = await asyncio.create_subprocess_exec(
-        installed.python, *arguments, env=installed.environ, stdout=asyncio.subprocess.PIPE
-    )
-    await switching.communicate()
-    assert mark.exists(), "it never came there"
+    switching = await asyncio.create_subprocess_exec(installed.python, *arguments, env=installed.environ, stderr=PIPE)
+    _, said = await switching.communicate()
+    assert mark.exists() == bool(place), "it came there, if there was a place"
+    with suppress(ProcessLookupError):
+        while place:
+            os.killpg(int(mark.read_text()), 0)
+            await asyncio.sleep(0.05)
+    return said.decode()
 
 
-async def start_again(installed: Installed, newer: Path) -> None:
+@asynccontextmanager
+async def started_by_somebody(installed: Installed, newer: Path) -> AsyncIterator[None]:
     """What a person, or the machine's next boot, does after every process was killed."""
-    if running_pid(installed.gateway.data) is None:
-        python = newer if installed.in_use == NEWER else installed.python
-        arguments = "-P", "-m", "gateway", "up"
-        await asyncio.create_subprocess_exec(
-            python, *arguments, env=installed.environ, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True
-        )
+
+    async def start() -> None:
+        while True:
+            if running_pid(installed.gateway.data) is None:
+                python = newer if installed.in_use == NEWER else installed.python
+                up = await asyncio.create_subprocess_exec(
+                    python, "-P", "-m", "gateway", "up", env=installed.environ, stdout=DEVNULL, stderr=DEVNULL
+                )
+                await up.wait()
+            await asyncio.sleep(0.1)
+
+    starting = asyncio.create_task(start())
+    yield
+    starting.cancel()
 
 
-@pytest.mark.parametrize(("place", "victims"), places(range(1, ACTS + 1), QUICK))
+@pytest.mark.parametrize(("place", "victims"), one_of_a_class(PLACES, QUICK))
 async def test_an_update_that_is_killed_leaves_a_version_that_answers(
     installed: Installed, telegram: FakeTelegram, place: str, victims: str
 ) -> None:
     newer = lay_out_newer(installed)
     await answered(telegram, 1)
-    await killed(installed, place, victims)
-    if victims == "both":
-        await start_again(installed, newer)
-    await answered(telegram, 2)
+    await switch(installed, place, victims)
+    async with started_by_somebody(installed, newer) if victims == "both" else nullcontext():
+        await answered(telegram, 2)
 
     [told] = await installed.gateway.rows("select count(*) from messages where kind = 'assistant' and final")
     assert told["count"] == 2
@@ -113,17 +142,30 @@ async def test_an_update_that_is_killed_leaves_a_version_that_answers(
         assert not (installed.gateway.data / "postgres.before").exists()
 
 
-@pytest.mark.parametrize(("place", "victims"), places(range(11, ACTS_BACK + 1), QUICK_BACK))
+@pytest.mark.parametrize(("place", "victims"), one_of_a_class(PLACES_BACK, QUICK_BACK))
 async def test_one_that_is_killed_while_it_goes_back_does_go_back(
     installed: Installed, telegram: FakeTelegram, place: str, victims: str
 ) -> None:
-    lay_out_newer(installed, SPOILS)
+    newer = lay_out_newer(installed, SPOILS)
     await answered(telegram, 1)
-    await killed(installed, place, victims)
-    if victims == "both":
-        await start_again(installed, installed.python)
-    await answered(telegram, 2)
+    await switch(installed, place, victims)
+    async with started_by_somebody(installed, newer) if victims == "both" else nullcontext():
+        await answered(telegram, 2)
 
-    assert victims == "both" or installed.in_use == CURRENT
+    assert installed.in_use == CURRENT
     [told] = await installed.gateway.rows("select count(*) from messages where kind = 'assistant' and final")
     assert told["count"] == 2
+
+
+async def test_a_database_that_has_accepted_a_message_is_not_replaced(
+    installed: Installed, telegram: FakeTelegram
+) -> None:
+    lay_out_newer(installed, TAKES)
+    await answered(telegram, 1)
+
+    said = await switch(installed)
+
+    assert "its database can't be read by the version before, so it stays in use" in said
+    assert installed.in_use == NEWER
+    [kept] = await installed.gateway.rows("select count(*) from inbox where platform_id = 'accepted'")
+    assert kept["count"] == 1

@@ -30,6 +30,9 @@ from gateway.store.embedded.cluster import CLUSTER, CLUSTER_COPY
 from gateway.store.migrate import check_schema
 
 KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SUPACLAW_MASTER_KEY", "SUPACLAW_MASTER_KEY_FILE")
+_POLL_SECONDS = 0.1
+_ARRIVAL = "arrival"
+"""In the copy of the database: the number of its last arrival."""
 
 
 def update(check: Annotated[bool, flag("Only say whether there is a newer version.", "--check")] = False) -> None:
@@ -121,7 +124,7 @@ class _Switch:
         shutil.rmtree(self._scratch, ignore_errors=True)  # a copy for which there was no room
         newest, readable = asyncio.run(self._look())
         replaceable = self._copy.exists() and running_pid(self.environment.data) is None
-        if not readable and not (replaceable and newest == int(self._arrival.read_text())):
+        if not readable and not (replaceable and newest == int((self._copy / _ARRIVAL).read_text())):
             with suppress(SupaclawError):
                 self._start(self.installation.use(self.version))
             return "its database can't be read by the version before, so it stays in use; its log says why"
@@ -143,7 +146,7 @@ class _Switch:
                 ended = process is not None and process.poll() is not None
                 if ended or time.monotonic() - begun > START_SECONDS:
                     raise OwnerMustAct(f"its log says why: {self.environment.data / 'logs'}")
-                time.sleep(0.1)
+                time.sleep(_POLL_SECONDS)
 
     def _stop(self) -> None:
         """Stop the gateway and a server that `_look` left; a service stays enabled, for the next boot."""
@@ -157,7 +160,7 @@ class _Switch:
         if self._database.exists() and not self._copy.exists():
             shutil.rmtree(self._scratch, ignore_errors=True)
             run("cp", "-a", self._database, self._scratch)
-            (self._scratch / self._arrival.name).write_text(str(newest))
+            (self._scratch / _ARRIVAL).write_text(str(newest))
             self._scratch.rename(self._copy)
 
     def _discard(self, folder: Path) -> None:
@@ -171,11 +174,10 @@ class _Switch:
         """The number of the last arrival, and whether this version can use the database."""
         async with reach(self.environment, load_early(self.environment, os.environ), mine=False) as database:
             arrival = await database.read(inbox.newest)
-            try:
+            with suppress(OwnerMustAct):
                 await check_schema(database)
-            except OwnerMustAct:
-                return arrival, False
-            return arrival, True
+                return arrival, True
+            return arrival, False
 
     @property
     def _database(self) -> Path:
@@ -185,11 +187,6 @@ class _Switch:
     def _copy(self) -> Path:
         """While there is no database, the next start renames this to it."""
         return self.environment.data / CLUSTER_COPY
-
-    @property
-    def _arrival(self) -> Path:
-        """The number of the last arrival in the copy."""
-        return self._copy / "arrival"
 
     @property
     def _scratch(self) -> Path:
@@ -206,8 +203,7 @@ def _continue_if_killed() -> None:
         return
     if (status := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])) >= 0:
         sys.exit(status)
-    begun = time.monotonic()
     with suppress(OSError):  # until the programs that it has started have ended
-        while time.monotonic() - begun < START_SECONDS:
+        for _ in range(int(START_SECONDS / _POLL_SECONDS)):
             os.killpg(child, 0)
-            time.sleep(0.1)
+            time.sleep(_POLL_SECONDS)
