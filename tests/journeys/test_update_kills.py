@@ -55,7 +55,8 @@ update._Switch(find_installation(), Version(name, ""), Environment.read(os.envir
 """The last part of `supaclaw update`; what comes before changes nothing. Kills the victims before an act of the process
 that switches, or with a + soon after the act began."""
 ACCEPTS = """
-insert into supaclaw.inbox (principal_id, address_id, channel, account, chat, platform_id, kind, platform_time, handled_at)
+insert into supaclaw.inbox
+(principal_id, address_id, channel, account, chat, platform_id, kind, platform_time, handled_at)
 select principal_id, address_id, channel, account, chat, 'accepted', kind, platform_time, now() from supaclaw.inbox
 on conflict do nothing
 """
