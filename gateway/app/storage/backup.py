@@ -22,6 +22,7 @@ from uuid import uuid4
 
 from pydantic import JsonValue
 
+from gateway.app.storage.database import has_database
 from gateway.app.storage.manifest import (
     CHANNELS,
     CONFIG,
@@ -267,7 +268,7 @@ def _checked_path(environment: Environment, config: Config, path: Path, *, force
     for root in (environment.workspace, environment.data / PRINCIPALS):
         if path.is_relative_to(root.resolve()):
             raise OwnerMustAct(f"{path} is inside what is backed up: choose a place outside {root}")
-    if config.database.url is None and not (environment.data / "postgres").is_dir():
+    if not has_database(environment, config):
         raise OwnerMustAct(f"there is no gateway in {environment.data} to back up; is SUPACLAW_DATA right?")
     check_restore_finished(environment.data)
     return path

@@ -12,6 +12,7 @@ from gateway.config.environment import Environment
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct
 from gateway.store.connection.pool import Database
+from gateway.store.embedded.cluster import has_cluster
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.errors import reaching
 from gateway.store.memory import vectors
@@ -23,7 +24,7 @@ PAUSES = (0.2, 1.0)
 
 def has_database(environment: Environment, config: Config) -> bool:
     """Whether a database exists; False before the first start."""
-    return config.database.url is not None or (environment.data / "postgres").is_dir()
+    return config.database.url is not None or has_cluster(environment.data)
 
 
 @asynccontextmanager

@@ -52,8 +52,7 @@ async def join_upgraded(
 
 async def _upgrade(environment: Environment, config: Config, database: Database, schema: Schema) -> None:
     """Back up a database in use, then migrate it."""
-    used = await database.read(principals.has_owner)
-    if used:
+    if await database.read(principals.has_owner):
         await _save(environment, config, database, schema)
     await migrate(database)
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -16,7 +17,7 @@ from typing import Annotated
 from gateway.app.installation import Checkout, Folder, Program, Version, find_installation, program_of, run
 from gateway.app.storage.database import reach
 from gateway.cli.connections.local_gateway import START_SECONDS, LocalGateway, gateway_address
-from gateway.cli.process.service import active_service
+from gateway.cli.process.service import UNIT, active_service
 from gateway.cli.terminal.console import echo, show_after_a_second
 from gateway.cli.terminal.output import flag
 from gateway.config.data.instance import known_instance_id, running_pid
@@ -25,9 +26,13 @@ from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct, SupaclawError
 from gateway.logs import SecretMask, logging_to
 from gateway.store.delivery import inbox
+from gateway.store.embedded.cluster import CLUSTER, CLUSTER_COPY
 from gateway.store.migrate import check_schema
 
 KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SUPACLAW_MASTER_KEY", "SUPACLAW_MASTER_KEY_FILE")
+_POLL_SECONDS = 0.1
+_ARRIVAL = "arrival"
+"""In the copy of the database: the number of its last arrival."""
 
 
 def update(check: Annotated[bool, flag("Only say whether there is a newer version.", "--check")] = False) -> None:
@@ -96,31 +101,36 @@ class _Switch:
             self.installation.use(self.version)
             echo(f"updated to {self.version.name}; `supaclaw up` starts it")
             return
-        self._stop()
-        before, _ = asyncio.run(self._look())
+        self._discard(self._copy)  # of an update that was killed with both of its processes
+        _continue_if_killed()
+        self._switch()
+
+    def _switch(self) -> None:
+        """Do what is left to do, wherever a kill ended this before; the version that runs is stopped last."""
         try:
+            program = self.installation.use(self.version)
+            self._stop()
             self._copy_database()
-            self._start(self.installation.use(self.version))
+            self._start(program)
         except (SupaclawError, OSError) as error:
-            raise OwnerMustAct(f"{self.version.name} did not start ({error}); {self._go_back(before)}") from error
-        shutil.rmtree(self._copy, ignore_errors=True)
+            raise OwnerMustAct(f"{self.version.name} did not start ({error}); {self._go_back()}") from error
+        self._discard(self._copy)
         echo(f"updated to {self.version.name}, which runs")
 
-    def _go_back(self, before: int) -> str:
+    def _go_back(self) -> str:
         """The outcome; a database that has accepted messages since is never replaced."""
         with suppress(SupaclawError):
             self._stop()
+        shutil.rmtree(self._scratch, ignore_errors=True)  # a copy for which there was no room
         newest, readable = asyncio.run(self._look())
-        if not readable:
-            if newest != before or not self._copy.exists():
-                return "its database can't be read by the version before, so it stays in use; its log says why"
-            # Deleting takes a while, and a start after a kill meanwhile would set up an empty database.
-            failed = self.environment.data / "postgres.failed"
-            shutil.rmtree(failed, ignore_errors=True)
-            self._database.rename(failed)
-            self._copy.rename(self._database)
-            shutil.rmtree(failed, ignore_errors=True)
-        self._start(self.installation.go_back())
+        replaceable = self._copy.exists() and running_pid(self.environment.data) is None
+        if not readable and not (replaceable and newest == int((self._copy / _ARRIVAL).read_text())):
+            with suppress(SupaclawError):
+                self._start(self.installation.use(self.version))
+            return "its database can't be read by the version before, so it stays in use; its log says why"
+        program = self.installation.go_back()
+        self._discard(self._copy if readable else self._database)
+        self._start(program)
         return "the version before runs again, and nothing has changed"
 
     def _start(self, program: Program) -> None:
@@ -136,31 +146,64 @@ class _Switch:
                 ended = process is not None and process.poll() is not None
                 if ended or time.monotonic() - begun > START_SECONDS:
                     raise OwnerMustAct(f"its log says why: {self.environment.data / 'logs'}")
-                time.sleep(0.1)
+                time.sleep(_POLL_SECONDS)
 
     def _stop(self) -> None:
-        run(*program_of(), *(("service", "uninstall", self.service) if self.service else ("down",)))
+        """Stop the gateway and a server that `_look` left; a service stays enabled, for the next boot."""
+        if self.service:
+            run("systemctl", self.service, "stop", UNIT)
+        run(*program_of(), "down")
 
     def _copy_database(self) -> None:
         """Copy the stopped embedded server, which the new version may change; raise `OwnerMustAct` without room."""
-        shutil.rmtree(self._copy, ignore_errors=True)
-        if self._database.exists():
-            run("cp", "-a", self._database, self._copy)
+        newest, _ = asyncio.run(self._look())
+        if self._database.exists() and not self._copy.exists():
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            run("cp", "-a", self._database, self._scratch)
+            (self._scratch / _ARRIVAL).write_text(str(newest))
+            self._scratch.rename(self._copy)
+
+    def _discard(self, folder: Path) -> None:
+        """Delete it under another name: half a database never has the name of a whole one."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        if folder.exists():
+            folder.rename(self._scratch)
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
     async def _look(self) -> tuple[int, bool]:
         """The number of the last arrival, and whether this version can use the database."""
         async with reach(self.environment, load_early(self.environment, os.environ), mine=False) as database:
             arrival = await database.read(inbox.newest)
-            try:
+            with suppress(OwnerMustAct):
                 await check_schema(database)
-            except OwnerMustAct:
-                return arrival, False
-            return arrival, True
+                return arrival, True
+            return arrival, False
 
     @property
     def _database(self) -> Path:
-        return self.environment.data / "postgres"
+        return self.environment.data / CLUSTER
 
     @property
     def _copy(self) -> Path:
-        return self.environment.data / "postgres.before"
+        """While there is no database, the next start renames this to it."""
+        return self.environment.data / CLUSTER_COPY
+
+    @property
+    def _scratch(self) -> Path:
+        return self.environment.data / "postgres.scratch"
+
+
+def _continue_if_killed() -> None:
+    """Return in a child with a session of its own, and here if that is killed: one of the two always finishes.
+
+    Neither a lost terminal nor Ctrl-C reaches the child. If it ends by itself, so does this process.
+    """
+    if (child := os.fork()) == 0:
+        os.setsid()
+        return
+    if (status := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])) >= 0:
+        sys.exit(status)
+    with suppress(OSError):  # until the programs that it has started have ended
+        for _ in range(int(START_SECONDS / _POLL_SECONDS)):
+            os.killpg(child, 0)
+            time.sleep(_POLL_SECONDS)

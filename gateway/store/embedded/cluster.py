@@ -42,14 +42,28 @@ _SETTINGS = Path(__file__).with_name("postgresql.conf")
 _ACCESS = "local all all scram-sha-256\n"
 
 
+CLUSTER, CLUSTER_COPY = "postgres", "postgres.before"
+"""In the data folder: the cluster, and its copy from before an update."""
+
+
+def has_cluster(data: Path) -> bool:
+    """Whether a start finds one in the data folder."""
+    return any((data / name).is_dir() for name in (CLUSTER, CLUSTER_COPY))
+
+
 def ensure_cluster(path: Path, keys: Path) -> None:
-    """Make the cluster at `path` if there is none, whole or not at all: it is made beside it and renamed. Blocks."""
+    """Make the cluster at `path` if there is none, whole or not at all: it is made beside it and renamed. Blocks.
+
+    An update that goes back deletes the cluster, and then its copy takes the place.
+    """
     if path.exists():
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     passwords = {user: read_password(keys, user, make=True) for user in (SUPERUSER, ROLE, MEMBERS)}
     with opened(keys) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if (copy := path.with_name(CLUSTER_COPY)).exists() and not path.exists():
+            copy.rename(path)
         if not path.exists():
             _Draft(path, passwords, lock).make()
 
