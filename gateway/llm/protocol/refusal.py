@@ -40,10 +40,12 @@ def parse_refusal(body: bytes, status: int | None = None, headers: Mapping[str, 
 
 
 def _error_in(data: Any) -> Mapping[str, Any]:
-    """The object with the error: whole, below `error`, or the first of a list."""
+    """The object with the error: whole, below `error`, in a choice, or the first of a list."""
     match data:
         case [first, *_]:
             return _error_in(first)
+        case {"choices": [{"error": dict(error)}, *_]} | {"errors": [dict(error), *_]}:
+            return error
         case {"error": dict(error)} | {"base_resp": dict(error)} | {"message": dict(error)}:
             return error
         case dict():
