@@ -201,11 +201,8 @@ class ModelCall:
         if not written:
             cut = reply.calls or reply.finish == "length"
             tried = None if cut else unreadable_call(reply.text, self.prompt.tools)
-            return (
-                ("\n\n".join(filter(None, (tried[0], WRITTEN.format(tried[1])))), ())
-                if tried
-                else (reply.text, reply.calls)
-            )
+            words, tool = tried or (reply.text, "")
+            return (f"{words}\n\n{WRITTEN.format(tool)}".strip(), ()) if tried else (words, reply.calls)
         may_run = model not in self.services.calls_properly and self.prompt.answer_format is None
         calls = tuple(call for each in written if may_run and (call := each.made(self.prompt)))
         return ("", calls) if len(calls) == len(written) else (WRITTEN.format(written[0].name), ())

@@ -170,8 +170,8 @@ def called(id: object, index: object, arguments: object) -> dict[str, list[objec
     [
         ({"content": {}}, "", 0),
         ({"content": 5}, "5", 0),
-        ({"content": {"text": "hi"}}, "hi", 0),
-        ({"tool_calls": {"id": "a", "name": "read_file", "arguments": PATH}}, "", 1),
+        ({"content": [{"text": "hi"}]}, "hi", 0),
+        ({"tool_calls": [{"id": "a", "name": "read_file", "arguments": json.loads(PATH)}]}, "", 1),
         ({"content": "hi", "refusal": []}, "hi", 0),
         ({"content": "hi", "tool_calls": "none"}, "hi", 0),
         (

@@ -188,7 +188,7 @@ class Chunk(_Wire):
     choices: list[StreamChoice] | None = Field(None, max_length=MAX_CALLS)
     usage: Annotated[UsageReport | None, WrapValidator(_if_sensible)] = None
     error: object = None
-    says: object = Field(None, validation_alias=AliasChoices("message", "detail", "base_resp", "errors"))
+    says: object = Field(None, validation_alias=AliasChoices("message", "detail", "base_resp", "errors", "error_msg"))
     """Without choices: an error, too."""
 
 
@@ -204,14 +204,10 @@ def _ending(finish: str) -> str:
     return "length" if _CUT.search(finish) else "content_filter" if _HELD_BACK.search(finish) else finish
 
 
-_LISTS = ("choices", "content", "tool_calls")
-
-
 def replace_odd_values(data: Any, places: Iterable[Sequence[int | str]]) -> None:
     """Replace the values of a chunk's JSON that have another type than ours, in place.
 
-    A number becomes text, arguments that came as an object become their JSON, and the only item of a list is that list;
-    another odd value is no value.
+    A number becomes text, and arguments that came as an object become their JSON; another odd value is no value.
     """
     for *way, key in {_reached(data, place) for place in places} - {()}:
         holder = data
@@ -220,8 +216,6 @@ def replace_odd_values(data: Any, places: Iterable[Sequence[int | str]]) -> None
         value = holder[key]
         if isinstance(value, int | float) or (key == "arguments" and value is not None):
             holder[key] = json.dumps(value)
-        elif isinstance(value, dict) and key in _LISTS:
-            holder[key] = [value]
         else:
             holder[key] = {} if isinstance(holder, list) else None
 

@@ -8,15 +8,11 @@ from gateway.domain.text.texts import GrowingText
 _ANYWHERE = {"◁think▷": "◁/think▷"} | {f"<{tag}>": f"</{tag}>" for tag in ("think", "seed:think", "mm:think")}
 _TAGS = {f"<{tag}>": f"</{tag}>" for tag in ("thinking", "thought", "reasoning", "antthinking", "longcat_think")}
 _HARMONY = {"<|channel|>analysis": "<|end|>", "<|channel|>final": "<|message|>"}
-_TOKENS = {
-    "[think]": "[/think]",
-    "<|start_thinking|>": "<|end_thinking|>",
-    "<|begin_of_thought|>": "<|end_of_thought|>",
-}
-_GOOGLE = {"<|channel>thought": "<channel|>", "<unused94>thought": "<unused95>"}
+_TOKENS = {"[think]": "[/think]", "<|start_thinking|>": "<|end_thinking|>", "<|channel>thought": "<channel|>"}
+_OTHERS = {"<|begin_of_thought|>": "<|end_of_thought|>", "<unused94>thought": "<unused95>"}
 _EMPTY = ("<|start|>assistant", "<|channel|>commentary<|message|>", "<|begin_of_box|>", "<|begin_of_solution|>")
 """Marks of an answer that begin no thinking."""
-_AT_THE_START = {**_TOKENS, **_GOOGLE, **_TAGS, **_HARMONY, **dict.fromkeys(_EMPTY, "")}
+_AT_THE_START = {**_TOKENS, **_OTHERS, **_TAGS, **_HARMONY, **dict.fromkeys(_EMPTY, "")}
 """Marks that answers have for other reasons, too, so they count only where an answer begins."""
 _CLOSING = {**_ANYWHERE, **_AT_THE_START}
 _MARKS = (*_CLOSING, *_ANYWHERE.values())

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from uuid import uuid4
 
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, JsonValue, TypeAdapter, ValidationError
@@ -47,7 +48,7 @@ _BEGINNING = re.compile(
     r"|<\|channel\|>commentary to=",
     re.IGNORECASE,
 )
-_CALLED = r"(?<!\w)({})(?=[\"'>]|:\d|\.call\(|\s*[({{<\[`|｜]|\s*\n)"
+_CALLED = r"(?<!\w)({})(?=[\"'>]|:\d|\.call\(|\s*[({{<\[|｜]|\s*\n)"
 _PARAMETER = re.compile(r"<parameter=([\w-]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
 _SHORTEST_QUOTE = 3
 _LONGEST_CALL = 50_000
@@ -85,7 +86,7 @@ def written_calls(text: str, tools: Sequence[ToolSpec]) -> list[WrittenCall]:
 
 def _calls(text: str, specs: dict[str, ToolSpec], *, marked: bool) -> list[WrittenCall]:
     for calls in (_function(text, specs), _named(text, specs) if marked else [], _json(text, marked=marked)):
-        if calls and all(call.name in specs for call in calls):
+        if 0 < len(calls) <= MAX_CALLS and all(call.name in specs for call in calls):
             return calls
     return []
 
@@ -96,9 +97,9 @@ def unreadable_call(text: str, tools: Sequence[ToolSpec]) -> tuple[str, str] | N
     It doesn't run: it is broken, a line of Python, or stands behind words, as an example may.
     """
     text = text.strip()
-    whole = _OPENING.match(text) or (_PYTHON.match(text) and text.endswith((")", ")]")))
-    begins = (found.start() for found in _BEGINNING.finditer(text) if not _in_code(text[: found.start()]))
-    at = 0 if whole else next(begins, None)
+    marks = (found.start() for found in islice(_BEGINNING.finditer(text), MAX_CALLS))
+    at = next((place for place in marks if not _in_code(text[:place])), None)
+    at = 0 if _PYTHON.match(text) and text.endswith((")", ")]")) else at
     if at is None or (at and not text.endswith((">", "}", "]"))):
         return None
     called = re.compile(_CALLED.format("|".join(re.escape(tool.name) for tool in tools) or "(?!)")).search(text, at)
@@ -159,7 +160,7 @@ def _json(text: str, *, marked: bool) -> list[WrittenCall]:
     data = json_or_text(text)
     with suppress(ValidationError):
         found = _WRITTEN.validate_python(data.get("tool_calls", [data]) if isinstance(data, dict) else data)
-        return [WrittenCall(call.name, call.arguments, marked) for call in found[:MAX_CALLS]]
+        return [WrittenCall(call.name, call.arguments, marked) for call in found]
     return []
 
 
