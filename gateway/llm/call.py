@@ -32,7 +32,7 @@ from gateway.llm.error_words import output_room
 from gateway.llm.errors import Cooldowns, ErrorKind, ModelError, scrub
 from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.protocol.wire import texts_of, without_images
-from gateway.llm.protocol.written_calls import unreadable_call, written_call
+from gateway.llm.protocol.written_calls import unreadable_call, written_calls
 from gateway.llm.provider import (
     KeepAlive,
     Provider,
@@ -197,14 +197,15 @@ class ModelCall:
         """The text and the calls; a call as text is one only of a model that has never made a proper one."""
         if reply.calls:
             self.services.calls_properly.add(model)
-        written = None if reply.calls else written_call(reply.text, self.prompt.tools)
-        if written is None:
+        written = [] if reply.calls else written_calls(reply.text, self.prompt.tools)
+        if not written:
             cut = reply.calls or reply.finish == "length"
             tried = None if cut else unreadable_call(reply.text, self.prompt.tools)
-            return (WRITTEN.format(tried), ()) if tried else (reply.text, reply.calls)
+            words, tool = tried or (reply.text, "")
+            return (f"{words}\n\n{WRITTEN.format(tool)}".strip(), ()) if tried else (words, reply.calls)
         may_run = model not in self.services.calls_properly and self.prompt.answer_format is None
-        call = written.made(self.prompt) if may_run else None
-        return ("", (call,)) if call else (WRITTEN.format(written.name), ())
+        calls = tuple(call for each in written if may_run and (call := each.made(self.prompt)))
+        return ("", calls) if len(calls) == len(written) else (WRITTEN.format(written[0].name), ())
 
     def _usage(self, model: str, reply: ProviderReply) -> Usage:
         usage = reply.usage

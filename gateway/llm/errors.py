@@ -83,11 +83,11 @@ _TOLD_BY: Mapping[ErrorKind, Sequence[int | str]] = {
     ErrorKind.RATE_LIMIT: (429,),
     ErrorKind.OVERLOADED: (498, 503, 529, "overloaded_error"),
     ErrorKind.AUTH: (401, 403, "invalid_api_key", "authentication_error", "permission_error", *_GOOGLE_REFUSALS),
-    ErrorKind.NO_CREDIT: (402, "insufficient_quota", "billing_error"),
+    ErrorKind.NO_CREDIT: (402, "insufficient_quota", "billing_error", "billing_not_active"),
     ErrorKind.UNKNOWN_MODEL: (404, 410, "model_not_found", "not_found_error"),
     ErrorKind.CONTEXT_LENGTH: (413, "context_length_exceeded", "string_above_max_length", "request_too_large"),
     ErrorKind.CONTENT: ("content_filter", "content_policy_violation"),
-    ErrorKind.SERVER: (408, 409, 425),
+    ErrorKind.SERVER: (408, 409, 425, "tool_use_failed", "output_parse_failed", "json_validate_failed"),
 }
 """The HTTP statuses and the codes that mean a kind."""
 _KINDS = {told: kind for kind, each in _TOLD_BY.items() for told in each}
@@ -95,38 +95,42 @@ _KINDS = {told: kind for kind, each in _TOLD_BY.items() for told in each}
 _TOO_LONG = re.compile(
     r"context.?(length|window|limit|size)|input token count|input length"
     r"|(prompt|inputs?|request|messages?|conversation|sequence|tokens?)\b.{0,80}"
-    r"(too (long|large|many)|exceed|over the|longer than|larger than|maximum|max.{0,3}length|length limit|\d ?> ?\d"
-    r"|must (be <=|have less)|超长|过长)"
+    r"(too (long|large|many|big)|exceed|over the|(longer|larger|greater) than|maximum|max.{0,3}length|\d ?> ?\d"
+    r"|length limit|must (be <=|have less)|超长|过长)"
     r"|(too many|maximum|max(imum)? (number|context)|exceeds?|over) .{0,40}(prompt|input|tokens?\b|context)"
+    r"|reduce the length|at most \d+ input tokens|long context requests|(输入|上下文|token).{0,12}(超|过长)"
     r"|max(imum)? (model |sequence |context |prompt )?length",
     re.IGNORECASE | re.DOTALL,
 )
 _INPUT = re.compile(r"context|input|prompt|messages", re.IGNORECASE)
 _TOO_OFTEN = re.compile(
-    r"(per[ _-]?|/ ?)(second|minute|hour|day|month)|rate.?limit|quota|\b[rt]p[md]\b|too many requests|throttl",
+    r"(per[ _-]?|/ ?)(second|minute|hour|day|month)|(rate|request).?limit|quota|\b[rt]p[md]\b|too many requests|throttl"
+    r"|please wait",
     re.IGNORECASE,
 )
 _LIMIT_AND_REQUEST = re.compile(r"limit:?\D{0,12}(\d+).{0,80}request(?:ed)?:?\D{0,12}(\d+)", re.IGNORECASE | re.DOTALL)
 _NO_CREDIT = re.compile(
     r"credit balance is too low|insufficient.{0,10}(balance|credits?|quota|funds)|more credits|out of credits"
-    r"|payment required|spending limit|billing hard limit|in arrears|any credits|budget has been exceeded"
-    r"|good standing|account\b.{0,60} is suspended|余额不足|欠费",
+    r"|payment required|spend(ing)? limit|billing hard limit|in arrears|any credits|budget has been exceeded"
+    r"|account is not active|API usage limits|included credits|credits have expired|balance is depleted|good standing"
+    r"|account\b.{0,60} is suspended|余额不足|欠费",
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(
-    r"api.?key (not valid|is invalid|expired)|(invalid|incorrect|expired|no|missing) api.?key|invalid.{0,10}\btoken\b"
-    r"|invalid authentication|unauthorized|login fail|(location|country|region).{0,40}not supported",
+    r"api.?key (not (valid|found)|is invalid|expired)|(invalid|incorrect|expired|no|missing) api.?key"
+    r"|invalid (.{0,10}\btoken\b|authentication)|unauthorized|login fail|(location|country|region).{0,40}not supported"
+    r"|organization has been disabled",
     re.IGNORECASE,
 )
 _NO_MODEL = re.compile(
-    r"model\b.{0,80}(not exist|not found|isn't available|decommissioned|no longer|retired|been shut)"
+    r"model\b.{0,80}(not exist|not found|isn't available|decommissioned|no longer|retired|sunset|been shut)"
     r"|(no such|unknown|invalid|unsupported) model\b|(access|permission).{0,40}\bmodel\b|not a valid model"
     r"|model is not supported\.?$|terms acceptance|模型不存在",
     re.IGNORECASE,
 )
 _REFUSED = re.compile(
-    r"content (management policy|policy|filter)|content_filter|responsible ai|moderation|flagged"
-    r"|safety.(system|reasons|check)|inappropriate content|prohibited|exists? risk|considered high risk"
+    r"content (management policy|policy|filter)|content_filter|responsible ai|moderation|flagged|guardrail"
+    r"|safety.(system|reasons|check)|(inappropriate|harmful) content|prohibited|exists? risk|considered high risk"
     r"|violat\w+ .{0,20}(usage|guideline|polic)|new_sensitive|敏感",
     re.IGNORECASE,
 )

@@ -98,7 +98,6 @@ class VectorProvider(Protocol):
 
 
 _PACKAGE = "gateway.llm.providers"
-_NEVER_LITELLM = frozenset({"guide", "scripted"})
 
 Engine = Literal["auto", "litellm"]
 
@@ -141,7 +140,7 @@ class Providers:
 def module_of(endpoint: Endpoint, engine: Engine = "auto") -> str:
     """The module to use: one named like the prefix, else `openai` if the endpoint speaks it, else `litellm`."""
     prefix = endpoint.vendor.prefix
-    if engine == "litellm" and prefix not in _NEVER_LITELLM:
+    if engine == "litellm" and prefix != "guide":
         return "litellm"
     if prefix.isidentifier() and find_spec(f"{_PACKAGE}.{prefix}"):
         return prefix

@@ -10,7 +10,7 @@ from gateway.llm.client import ModelClient, build_client
 from gateway.llm.errors import Cooldowns
 from gateway.llm.prices import Prices
 from gateway.llm.provider import Provider, Providers
-from gateway.llm.providers.scripted import Script, ScriptedProvider
+from tests.llm.scripted import Script, ScriptedProvider
 
 HELLO = Prompt((UserMessage("hello"),))
 

@@ -8,8 +8,8 @@ import pytest
 from gateway.domain.conversation.model import Attempt, ModelsExhausted, Restarted, TextDelta, ToolCall, Usage, Waiting
 from gateway.domain.settings import CallParams
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.providers.scripted import Say
 from tests.llm.chain import HELLO, Chain
+from tests.llm.scripted import Say
 
 
 def fail(kind: ErrorKind, message: str = "no", retry_after: float | None = None) -> ModelError:

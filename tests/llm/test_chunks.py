@@ -53,7 +53,7 @@ def test_calls_that_share_an_index_are_told_apart_by_id() -> None:
 
 
 def test_calls_without_index_or_id_work() -> None:
-    reply = add_up(piece('{"x"', name="one"), piece(":1}"), {"tool_calls": [{"index": None, "id": "b"}]})
+    reply = add_up(piece('{"x"', name="one"), piece(":1}"), piece(index=None, id="b", name="two"))
     first, second = reply.calls
     assert (first.name, first.arguments, second.id, second.arguments) == ("one", '{"x":1}', "b", "{}")
     assert first.id.startswith("call_")
@@ -90,7 +90,7 @@ def test_a_report_of_usage_that_makes_no_sense_is_none(count: object) -> None:
 
 
 def test_a_huge_id_is_replaced() -> None:
-    [call] = add_up(piece("{", id="i" * 9999, index=0), piece("}", index=0)).calls
+    [call] = add_up(piece("{", id="i" * 9999, index=0, name="look"), piece("}", index=0)).calls
     assert len(call.id) < 40
     assert call.arguments == "{}"
 
@@ -112,11 +112,30 @@ PATH = '{"path":"USER.md"}'
         [("", {**READ, "name": "read"}), (PATH, {**READ, "name": "read_file"})],
         [(PATH, {"index": 0, "id": "a"}), ("", READ)],  # the name after the arguments
         [(json.dumps(PATH), READ)],  # encoded twice
+        [(f"{PATH}}}", READ)],  # a brace too many
+        [(f"```json\n{PATH}\n```</tool_call>", READ)],
+        [(f"{{}}{PATH}", READ)],
+        [(PATH, {**READ, "name": " read_file<|channel|>commentary"})],
+        [('{"path":', READ), ('"USER.md"}', {"index": 0, "id": "b"})],  # a new id in each piece
+        [("", {"index": 1, "id": "b"}), (PATH, READ)],  # an empty piece of no call
     ],
 )
 def test_one_call_is_one_whatever_is_repeated(pieces: list[tuple[str, dict[str, object]]]) -> None:
     reply = add_up(*(piece(arguments, **more) for arguments, more in pieces))
     assert [(call.name, call.arguments) for call in reply.calls] == [("read_file", PATH)]
+
+
+@pytest.mark.parametrize("place", [{}, {"index": 0}])
+def test_another_name_behind_whole_arguments_begins_another_call(place: dict[str, object]) -> None:
+    one = piece("", name="read_file", **place), piece(PATH, **place)
+    reply = add_up(*one, piece("", name="list_files", **place), piece("{}", **place))
+    assert [(call.name, call.arguments) for call in reply.calls] == [("read_file", PATH), ("list_files", "{}")]
+
+
+def test_pieces_without_an_index_find_their_call_by_id() -> None:
+    begun = piece("", id="a", name="one"), piece("", id="b", name="two")
+    reply = add_up(*begun, piece('{"x"', id="a"), piece("{", id="b"), piece(":1}", id="a"), piece("}", id="b"))
+    assert [(call.name, call.arguments) for call in reply.calls] == [("one", '{"x":1}'), ("two", "{}")]
 
 
 def test_two_objects_under_one_index_and_id_are_two_calls() -> None:
@@ -151,6 +170,8 @@ def called(id: object, index: object, arguments: object) -> dict[str, list[objec
     [
         ({"content": {}}, "", 0),
         ({"content": 5}, "5", 0),
+        ({"content": [{"text": "hi"}]}, "hi", 0),
+        ({"tool_calls": [{"id": "a", "name": "read_file", "arguments": json.loads(PATH)}]}, "", 1),
         ({"content": "hi", "refusal": []}, "hi", 0),
         ({"content": "hi", "tool_calls": "none"}, "hi", 0),
         (

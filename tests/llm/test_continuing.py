@@ -5,8 +5,8 @@ import pytest
 from gateway.domain.conversation.model import AssistantMessage, ModelsExhausted, TextDelta, ToolCall, UserMessage
 from gateway.llm.continuing import GO_ON
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.providers.scripted import Say
 from tests.llm.chain import HELLO, Chain, last_reply
+from tests.llm.scripted import Say
 
 FIRST = Say(("The first half",), finish="length")
 

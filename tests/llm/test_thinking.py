@@ -33,6 +33,17 @@ TEXTS = [
     ("Write `<think>` before and `</think>` after.", "Write `<think>` before and `</think>` after."),
     ("In XML: <thinking>keep</thinking>", "In XML: <thinking>keep</thinking>"),
     ("a < b and <thin", "a < b and <thin"),
+    ("Hello<|im_end|>\n", "Hello"),
+    ("Hello</s>", "Hello"),
+    ("Hello<｜end▁of▁sentence｜>", "Hello"),
+    ("<|im_end|>", "<|im_end|>"),
+    ("The mark <|im_end|> ends it.", "The mark <|im_end|> ends it."),
+    ("It is `</s>`", "It is `</s>`"),
+    ("<|start|>assistant<|channel|>analysis<|message|>secret<|end|>Hello<|return|>", "Hello"),
+    ("<|channel|>commentary<|message|>Hello", "Hello"),
+    ("<|channel>thought\nsecret<channel|>Hello", "Hello"),
+    ("<think>secret</think><|begin_of_box|>Hello<|end_of_box|>", "Hello"),
+    ("</think>Hello", "Hello"),
     ("", ""),
 ]
 

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.domain.conversation.model import AssistantMessage, Image, Prompt, ToolCall, ToolMessage, UserMessage
 from gateway.domain.settings import CallParams
-from gateway.llm.protocol.wire import PICTURES, call_id, messages_json, sampling_json
+from gateway.llm.protocol.wire import PICTURES, alternating, call_id, messages_json, sampling_json
 
 
 @pytest.mark.parametrize("short", [False, True])
@@ -66,3 +66,12 @@ def test_the_pictures_of_results_come_in_a_user_message_behind_all_of_them() -> 
         assert text == {"type": "text", "text": words}
     answered = messages_json(Prompt((*round, AssistantMessage("a cat"))), source="")
     assert [each["role"] for each in answered] == ["user", "assistant", "tool", "tool", "user", "assistant"]
+
+
+def test_an_answer_stands_between_results_and_words_where_roles_must_alternate() -> None:
+    calls = AssistantMessage("", (ToolCall("one", "read_file", "{}"),))
+    prompt = Prompt((UserMessage("look"), calls, ToolMessage("one", "1"), UserMessage("and?")))
+    made = alternating(messages_json(prompt, source=""))
+    assert [each["role"] for each in made] == ["user", "assistant", "tool", "assistant", "user"]
+    picture = UserMessage("what is it?", (Image("image/jpeg", b"\xff\xd8"),))
+    assert len(alternating(messages_json(Prompt((UserMessage("look"), picture)), source=""))) == 2

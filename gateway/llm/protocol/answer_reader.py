@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, suppress
@@ -20,6 +21,9 @@ from gateway.llm.provider import KeepAlive, ProviderEvents, ThinkingEnded
 _DRAIN_S = 0.25
 _AFTER_FINISH_S = 5.0
 _AFTER_FINISH_BYTES = 2**16
+_DONE = re.compile(rb"\[?done\]?", re.IGNORECASE)
+_IDLE = re.compile(rb":.*|null|\"?(?:ping|keep-?alive|heartbeat)\"?|", re.IGNORECASE)
+"""Payloads that only keep the connection alive."""
 
 
 async def read_answer(
@@ -35,7 +39,7 @@ async def read_answer(
         async for data in pieces:
             text, size = "", answer.size
             for payload in lines.feed(data):
-                ended = ended or payload == b"[DONE]"
+                ended = ended or bool(_DONE.fullmatch(payload))
                 added = "" if ended else answer.add(parse(payload))
                 if answer.thinking.dropped:
                     answer.thinking.dropped, text = False, ""
@@ -49,29 +53,20 @@ async def read_answer(
                 break
     if not ended and answer.finish is None:
         raise ModelError(ErrorKind.NETWORK, "the answer was cut off")
+    if rest := answer.end():
+        yield TextDelta(rest)
     yield answer.reply()
 
 
-async def read_single(body: AsyncIterator[bytes], source: str) -> ProviderEvents:
-    """Read an answer sent in one piece: some servers never stream, and some send errors with status 200."""
-    answer, data = AnswerBuilder(unknown=UnknownFields(source)), bytearray()
+async def in_one_line(body: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """An answer sent in one piece as a stream: some servers never stream, and some send errors with status 200."""
+    data = bytearray()
     async for piece in bounded(body, MAX_LINE_BYTES):
         data += piece
-        yield KeepAlive()
-    whole = bytes(data.removeprefix(BOM_UTF8))
-    if whole.lstrip().startswith((b"data:", b"event:", b":")):
-        async with aclosing(read_answer(at_once(whole), source)) as events:
-            async for event in events:
-                yield event
-        return
-    if text := answer.add(parse(whole)):
-        yield TextDelta(text)
-    yield answer.reply()
-
-
-async def at_once(whole: bytes) -> AsyncGenerator[bytes, None]:
-    """A body in one piece."""
-    yield whole
+        yield b"\n"
+    whole = data.removeprefix(BOM_UTF8).strip()
+    is_stream = whole.startswith((b"data:", b"event:", b":"))
+    yield bytes(whole) if is_stream else b"data: %b\ndata: [DONE]\n" % b" ".join(whole.splitlines())
 
 
 async def as_chunks(body: AsyncIterator[bytes], chunk: Callable[[bytes], bytes]) -> AsyncGenerator[bytes, None]:
@@ -92,7 +87,8 @@ def parse(payload: bytes) -> Chunk:
         chunk = Chunk.model_validate_json(payload)
     except ValidationError as error:
         chunk = _tolerated(payload, error)
-    if chunk.error is not None or (chunk.choices is None and chunk.says):
+    failed = chunk.error or any(choice.error for choice in chunk.choices or ())
+    if failed or (chunk.choices is None and chunk.says):
         raise parse_refusal(payload)
     return chunk
 
@@ -102,7 +98,7 @@ def _tolerated(payload: bytes, error: ValidationError) -> Chunk:
     if any(fault["type"] == "too_long" for fault in faults):
         raise endless(f"a list of more than {MAX_CALLS} items") from error
     with suppress(ValueError, RecursionError):
-        data = json.loads(payload)
+        data = json.loads(payload.decode(errors="replace"))
         replace_odd_values(data, [fault["loc"] for fault in faults])
         return Chunk.model_validate(data)
     raise garbled(payload) from error
@@ -115,13 +111,18 @@ def garbled(body: bytes) -> ModelError:
 
 async def _until_settled(body: AsyncGenerator[bytes, None], answer: AnswerBuilder) -> AsyncGenerator[bytes, None]:
     """The body; once the answer has finished, at most 5 s and 64 KB more: some servers never end their stream."""
+    from aiohttp import ClientError
+
     now, until, left = asyncio.get_running_loop().time, None, _AFTER_FINISH_BYTES
     async with aclosing(body):
         while left > 0:
             data = b""
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout_at(until):
                     data = await anext(body, b"")
+            except (TimeoutError, ClientError):
+                if answer.finish is None:
+                    raise
             if not data:
                 if answer.finish is None:  # the last line may lack its end
                     yield b"\n"
@@ -133,7 +134,9 @@ async def _until_settled(body: AsyncGenerator[bytes, None], answer: AnswerBuilde
 
 async def _drain(body: AsyncIterator[bytes]) -> None:
     """Read to the end, so that the connection returns to the pool; give up on a body that does not end."""
-    with suppress(TimeoutError):
+    from aiohttp import ClientError
+
+    with suppress(TimeoutError, ClientError):
         async with asyncio.timeout(_DRAIN_S):
             async for _ in body:
                 pass
@@ -156,5 +159,5 @@ class DataLines:
         for line in lines:
             field = line.removeprefix(BOM_UTF8)
             payload = field.removeprefix(b"data:").strip()
-            if field.startswith((b"data:", b"{")) and payload and not payload.startswith(b":"):
+            if field.startswith((b"data:", b"{")) and not _IDLE.fullmatch(payload):
                 yield payload

@@ -19,7 +19,10 @@ from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.unknown_fields import UnknownFields
 from gateway.llm.provider import ProviderReply
 
-_NAME_PARTS = re.compile(r"(?:[\w-]+[.:/])*([A-Za-z_][\w-]*)(?::\d+)?")
+_NAME_PARTS = re.compile(r"\s*(?:[\w-]+[.:/])*([A-Za-z_][\w-]*)(?::\d+)?\s*(?:<\|.*)?", re.DOTALL)
+_LENIENT = json.JSONDecoder(strict=False)
+_BEFORE_OBJECT = re.compile(r"\s*(?:```\w*\s*)?(?:\{\}(?=\s*\{))?\s*")
+_BEHIND_OBJECT = re.compile(r"[\s`}]*(?:<[^<>]*>\s*)*")
 
 
 @dataclass(slots=True)
@@ -50,20 +53,21 @@ class CallBuilder:
 
     def ended_by(self, name: str, arguments: str) -> bool:
         """Whether this piece begins another call, though it has the same id or place."""
-        if not (name and self._written and _begins_object(arguments)):
+        other = bool(self.name and name) and not name.startswith(self.name)
+        if not (self._written and (other or (name and _begins_object(arguments)))):
             return False
-        before, other = str(self._arguments), bool(self.name) and not name.startswith(self.name)
+        before = str(self._arguments)
         return (before != arguments or other) and before.rstrip().endswith("}") and _object(before) is not None
 
     def made(self) -> ToolCall:
         """The call as the model means it."""
-        text = str(self._arguments)
+        text = storable(str(self._arguments))
         arguments = _object(text) or _object(text[self._begun :]) or text
-        return ToolCall(storable(self.id), bare_name(storable(self.name)), storable(arguments) or "{}")
+        return ToolCall(storable(self.id), bare_name(storable(self.name)), arguments or "{}")
 
 
 def bare_name(name: str) -> str:
-    """The name of a tool, also from `functions.NAME` and `functions.NAME:0`."""
+    """The name of a tool, also from `functions.NAME`, `functions.NAME:0` and `NAME<|channel|>…`."""
     found = _NAME_PARTS.fullmatch(name)
     return found[1] if found else name
 
@@ -73,14 +77,17 @@ def _begins_object(arguments: str) -> bool:
 
 
 def _object(text: str) -> str | None:
-    """The text if it is a JSON object, or the object inside a JSON string; None for any other text."""
-    match json_or_text(text):
-        case dict():
-            return text
-        case str(inner) if isinstance(json_or_text(inner), dict):
-            return inner
-        case None:
-            return "{}"
+    """The JSON object that the text is, or that a JSON string holds, without stray marks around it; else None."""
+    if text.strip() in ("", "null", "None", "[]"):
+        return "{}"
+    with suppress(ValueError, RecursionError):
+        before = _BEFORE_OBJECT.match(text)
+        value, end = _LENIENT.raw_decode(text, begin := before.end() if before else 0)
+        if isinstance(value, str):
+            return _object(value)
+        if isinstance(value, dict) and _BEHIND_OBJECT.fullmatch(text, end):
+            whole = text[begin:end]
+            return whole if isinstance(json_or_text(whole), dict) else json.dumps(value)
     return None
 
 
@@ -109,8 +116,8 @@ class FunctionPiece(_Open):
     arguments: str | None = None
 
 
-class CallPiece(_Open):
-    """A piece of one tool call."""
+class CallPiece(FunctionPiece):
+    """A piece of one tool call; some servers put the name and the arguments beside the id."""
 
     index: int | None = None
     id: str | None = None
@@ -118,7 +125,7 @@ class CallPiece(_Open):
 
 
 class TextPart(_Wire):
-    """One part of a content list; only parts of type `text` belong to the answer."""
+    """One part of a content list; only texts belong to the answer."""
 
     type: str = ""
     text: str | None = None
@@ -143,6 +150,7 @@ class StreamChoice(_Wire):
     delta: Delta | None = None
     message: Delta | None = None
     finish_reason: str | None = None
+    error: object = None
 
 
 Tokens: TypeAlias = Annotated[int, Field(ge=0, le=10**8)]
@@ -178,13 +186,13 @@ class Chunk(_Wire):
     choices: list[StreamChoice] | None = Field(None, max_length=MAX_CALLS)
     usage: Annotated[UsageReport | None, WrapValidator(_if_sensible)] = None
     error: object = None
-    says: object = Field(None, validation_alias=AliasChoices("message", "detail", "base_resp"))
+    says: object = Field(None, validation_alias=AliasChoices("message", "detail", "base_resp", "errors", "error_msg"))
     """Without choices: an error, too."""
 
 
-_CUT = re.compile(r"length|max_?tokens", re.IGNORECASE)
-_HELD_BACK = re.compile(r"filter|safety|sensitive|prohibited|blocklist|recitation|refusal", re.IGNORECASE)
-_BROKEN = re.compile(r"error|abort|insufficient|malformed", re.IGNORECASE)
+_CUT = re.compile(r"length|max_?tokens|context_window", re.IGNORECASE)
+_HELD_BACK = re.compile(r"filter|safety|sensitive|prohibited|block|recitation|refusal|guardrail|spii", re.IGNORECASE)
+_BROKEN = re.compile(r"error|abort|insufficient|malformed|time_?out|cancel", re.IGNORECASE)
 
 
 def _ending(finish: str) -> str:
@@ -239,7 +247,8 @@ class AnswerBuilder:
 
     def add(self, chunk: Chunk) -> str:
         """Add a chunk; returns the text it added. Raises `ModelError` past a bound."""
-        self._usage = chunk.usage or self._usage
+        if chunk.usage and (chunk.usage.prompt_tokens or chunk.usage.completion_tokens):
+            self._usage = chunk.usage
         if not chunk.choices:
             return ""
         begun = self.size > 0
@@ -271,22 +280,29 @@ class AnswerBuilder:
         new, self._new_thought = self._new_thought, ""
         return new
 
+    def end(self) -> str:
+        """The rest of the text at the end of the answer."""
+        rest = self.thinking.end()
+        self._text.add(rest)
+        return rest
+
     def reply(self) -> ProviderReply:
-        """The whole answer."""
+        """The whole answer; a call without a name is none."""
+        self._calls = [call for call in self._calls if call.name]
         calls = tuple(call.made() for call in self._calls)
         usage = _usage(self._usage) if self._usage else None
         fields, finish = self.unknown.whole([call.unknown for call in self._calls]), _ending(self.finish or "stop")
         thought = str(self._thought)[:MAX_THOUGHT]
-        return ProviderReply(str(self._text) + self.thinking.end(), calls, usage, finish, fields, thought)
+        return ProviderReply(str(self._text), calls, usage, finish, fields, thought)
 
     def _add_piece(self, piece: CallPiece, choice: int) -> None:
-        function = piece.function or FunctionPiece()
+        function = piece.function or piece
         name, arguments = function.name or "", function.arguments or ""
         call = self._call_of(piece, choice)
         if call.ended_by(name, arguments):
             call = self._new_call(call.place, "")
         call.add(name, arguments)
-        self.unknown.add(call.unknown, {**piece.unknown, "function": function.unknown})
+        self.unknown.add(call.unknown, {**piece.unknown, "function": function.unknown if piece.function else {}})
         self._grow(len(name) + len(arguments))
         if len(call.name) > MAX_NAME:
             raise endless(f"a tool's name of more than {MAX_NAME} characters")
@@ -297,13 +313,13 @@ class AnswerBuilder:
             raise endless(f"more than {MAX_CHARS:,} characters")
 
     def _call_of(self, piece: CallPiece, choice: int) -> CallBuilder:
-        """The call a piece belongs to; some servers give every call index 0, but ids always differ."""
+        """The call a piece belongs to: some servers give every call index 0, or pieces of one call different ids."""
         id = piece.id if piece.id and len(piece.id) <= MAX_NAME else ""
-        usual = len(self._calls) if id else max(0, len(self._calls) - 1)
-        place = choice, usual if piece.index is None else piece.index
-        for call in reversed(self._calls):
-            if call.place == place and id in ("", call.id):
-                return call
+        begins = bool(id and (piece.function or piece).name)
+        place = choice, max(0, len(self._calls) - (not begins)) if piece.index is None else piece.index
+        same_id = [call for call in self._calls if call.id == id and (piece.index is None or call.place == place)]
+        if same := same_id or [call for call in self._calls if call.place == place and not begins]:
+            return same[-1]
         return self._new_call(place, id)
 
     def _new_call(self, place: tuple[int, int], id: str) -> CallBuilder:
@@ -317,7 +333,7 @@ class AnswerBuilder:
 
 def _text(delta: Delta) -> str:
     if isinstance(delta.content, list):
-        return "".join(part.text or "" for part in delta.content if part.type == "text")
+        return "".join(part.text or "" for part in delta.content if part.type in ("text", "output_text", ""))
     return delta.content or delta.refusal or ""
 
 

@@ -22,7 +22,7 @@ def parse_refusal(body: bytes, status: int | None = None, headers: Mapping[str, 
     """
     text = body.decode("utf-8", "replace")
     told = _error_in(json_or_text(text))
-    words = _text(told.get("message")) or _text(told.get("error")) or _text(told.get("status_msg"))
+    words = next(filter(None, (_text(told.get(name)) for name in ("message", "error", "status_msg", "error_msg"))), "")
     message = words or "; ".join(_details(told.get("detail")))
     if inner := _upstream(told):
         message = f"{message}: {inner}" if message else inner
@@ -40,12 +40,12 @@ def parse_refusal(body: bytes, status: int | None = None, headers: Mapping[str, 
 
 
 def _error_in(data: Any) -> Mapping[str, Any]:
-    """The object with the error: whole, below `error`, or the first of a list."""
+    """The object with the error: whole, below `error`, in a choice, or the first of a list."""
     match data:
-        case [first, *_]:
-            return _error_in(first)
         case {"error": dict(error)} | {"base_resp": dict(error)} | {"message": dict(error)}:
             return error
+        case [first, *_] | {"errors": [first, *_]} | {"choices": [{"error": dict()} as first, *_]}:
+            return _error_in(first)
         case dict():
             return data
         case _:

@@ -50,7 +50,11 @@ _NEEDED = {"tools": {"tool_choice"}, "stream": {"stream_options"}}
 OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _OF_THINKING = frozenset({"reasoning_effort", "reasoning", "thinking", "enable_thinking", "chat_template_kwargs"})
 ORDER = "messages of one role in a row"
-_ALTERNATE = re.compile(r"(roles?|messages?)\b.{0,80}\balternat", re.IGNORECASE | re.DOTALL)
+_ALTERNATE = re.compile(r"(roles?|messages?)\b.{0,80}\balternat|unexpected role", re.IGNORECASE | re.DOTALL)
+SYSTEM = "messages of the system"
+_NO_SYSTEM = re.compile(
+    r"system (role|message).{0,20}\bnot\b|support '?system\b|developer instruct.* not", re.IGNORECASE
+)
 _WANTED = re.compile(
     r"(?si)(?=.*(reasoning_(content|details)|thought_?signature|redacted_thinking))"
     r".*(missing|must (be|start)|required|back)"
@@ -58,11 +62,11 @@ _WANTED = re.compile(
 _NOT_TAKEN = re.compile(
     r"support|unrecognized|unknown|unexpected|extra (inputs|fields)|not (permitted|allowed|available|enabled)"
     r"|deprecated|disabled|requires|unavailable|only (the default|\S+ is allowed)|no endpoints|cannot find field"
-    r"|remove the",
+    r"|remove the|(must|should) be (one of|in\b|between|')|only works|cannot both be|invalid for this",
     re.IGNORECASE,
 )
 _TOOL_WORDS = re.compile(r"\btools?\b|tool[ _-]?(use|choice|call)|function[ _-]?call|\bfunctions\b", re.IGNORECASE)
-_NO_IMAGES = re.compile(r"\bimages?\b|image_url|vision|multi-?modal|content.{1,10}must be a string", re.IGNORECASE)
+_NO_IMAGES = re.compile(r"\bimage(s|_url)?\b|vision|multi-?modal|content.{1,17}be a.{0,7}string", re.IGNORECASE)
 _THINKING_WORDS = re.compile(r"thinking|reasoning|\beffort\b", re.IGNORECASE)
 
 
@@ -92,7 +96,9 @@ class LeftOut:
         """The prompt's messages as this model takes them."""
         prompt = without_images(prompt) if IMAGES in self.parts else prompt
         messages = messages_json(prompt, source=self.source, short_ids=short_ids, calls=self.calls)
-        return alternating(messages) if ORDER in self.parts else messages
+        if SYSTEM in self.parts:
+            messages = [{**each, "role": "user"} if each["role"] == "system" else each for each in messages]
+        return alternating(messages) if {ORDER, SYSTEM} & self.parts else messages
 
     def body(
         self, fields: Mapping[str, Json], level: ThinkingLevel | None, thinking: Mapping[str, Json]
@@ -165,6 +171,8 @@ def refused_part(
         return OTHERS_CALLS
     if _ALTERNATE.search(error.words):
         return ORDER
+    if _NO_SYSTEM.search(error.words):
+        return SYSTEM
     if not (_NOT_TAKEN.search(error.words) or str(error.code).startswith("unsupported_")):
         return None
 

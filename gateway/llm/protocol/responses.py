@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.domain.json import Json, JsonObject
-from gateway.llm.protocol.answer_reader import as_chunks, at_once
-from gateway.llm.protocol.bounds import MAX_LINE_BYTES, bounded
+from gateway.llm.protocol.answer_reader import as_chunks
 from gateway.llm.protocol.refused_parts import SUMMARY
 
 STATELESS: JsonObject = {"store": False, "include": ["reasoning.encrypted_content"]}
@@ -40,16 +39,12 @@ def responses_request(body: JsonObject) -> JsonObject:
     return {name: value for name, value in sent.items() if value not in (None, [], {})}
 
 
-async def as_chat(body: AsyncIterator[bytes], *, whole: bool) -> AsyncGenerator[bytes, None]:
-    """The events of an answer as chunks of a chat, or a `whole` one as the last event of a stream; other payloads stay.
+def as_chat(body: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    """The events of an answer, or the answer whole, as chunks of a chat; other payloads stay.
 
     Raises `ModelError` past the bounds of an answer.
     """
-    if whole:
-        answer = b"".join([piece async for piece in bounded(body, MAX_LINE_BYTES)])
-        body = at_once(b'{"type": "response.completed", "response": %b}' % b" ".join(answer.splitlines()))
-    async for chunk in as_chunks(body, _Answer().chunk):
-        yield chunk
+    return as_chunks(body, _Answer().chunk)
 
 
 def _items(message: dict[str, Any]) -> Iterator[Json]:
@@ -90,11 +85,11 @@ class _Answer:
         """The payload as a chunk of a chat; one that is no event, or an error, as it is."""
         with suppress(ValueError, TypeError, AttributeError, LookupError, RecursionError):
             event = json.loads(payload)
-            match event["type"].removeprefix("response."):
+            match event.get("type", "completed").removeprefix("response."):
                 case "error":
                     return payload
                 case "completed" | "incomplete" | "failed":
-                    return json.dumps(self._ended(event["response"])).encode()
+                    return json.dumps(self._ended(event.get("response", event))).encode()
                 case kind:
                     return json.dumps(_chunk(self._delta(kind, event, event.get("output_index")))).encode()
         return payload

@@ -5,16 +5,24 @@ from dataclasses import dataclass, field
 
 from gateway.domain.text.texts import GrowingText
 
-_ANYWHERE = {"<think>": "</think>", "<seed:think>": "</seed:think>", "◁think▷": "◁/think▷"}
-_TAGS = {f"<{tag}>": f"</{tag}>" for tag in ("thinking", "thought", "reasoning")}
-_HARMONY = {"<|channel|>analysis": "<|end|>", "<|channel|>final": "<|message|>", "<|start|>assistant": "<|message|>"}
-_AT_THE_START = {"[think]": "[/think]", "<|start_thinking|>": "<|end_thinking|>", **_TAGS, **_HARMONY}
+_ANYWHERE = {"◁think▷": "◁/think▷"} | {f"<{tag}>": f"</{tag}>" for tag in ("think", "seed:think", "mm:think")}
+_TAGS = {f"<{tag}>": f"</{tag}>" for tag in ("thinking", "thought", "reasoning", "antthinking", "longcat_think")}
+_HARMONY = {"<|channel|>analysis": "<|end|>", "<|channel|>final": "<|message|>"}
+_TOKENS = {"[think]": "[/think]", "<|start_thinking|>": "<|end_thinking|>", "<|channel>thought": "<channel|>"}
+_OTHERS = {"<|begin_of_thought|>": "<|end_of_thought|>", "<unused94>thought": "<unused95>"}
+_EMPTY = ("<|start|>assistant", "<|channel|>commentary<|message|>", "<|begin_of_box|>", "<|begin_of_solution|>")
+"""Marks of an answer that begin no thinking."""
+_AT_THE_START = {**_TOKENS, **_OTHERS, **_TAGS, **_HARMONY, **dict.fromkeys(_EMPTY, "")}
 """Marks that answers have for other reasons, too, so they count only where an answer begins."""
 _CLOSING = {**_ANYWHERE, **_AT_THE_START}
 _MARKS = (*_CLOSING, *_ANYWHERE.values())
 _MARK = re.compile("|".join(map(re.escape, _MARKS)), re.IGNORECASE)
-_FENCE = re.compile(r"^ {0,3}(?:`{3,}|~{3,})", re.MULTILINE)
+FENCE = re.compile(r"^ {0,3}(?:`{3,}|~{3,})", re.MULTILINE)
 _HINTS = frozenset("<[◁`~")
+_OPEN_END = re.compile(r"[<[◁][^<>\s]{0,24}>?\w{0,12}(?:<[^<>\s]{0,12})?\s*\Z")
+"""What may be the beginning of a mark, or the end of the turn."""
+_END = re.compile(r"(?:</s>|<eos>|\[eos\]|<end_of_turn>|<turn\|>|<[|｜][a-z_▁]{3,20}[|｜]>)\s*", re.IGNORECASE)
+"""A mark that ends the turn; behind an answer it isn't a part of it."""
 _LINE_START = 12
 """Characters of a line that are kept: its beginning, for a fence, and its last one."""
 
@@ -52,14 +60,17 @@ class ThinkingFilter:
             shown = "" if self.dropped else shown + self._shown(before)
         if self._until:
             self.hidden += text[: 1 - len(self._until)]
-        visible, self._held = ("", text[1 - len(self._until) :]) if self._until else _without_open_end(text)
+            self._held = text[1 - len(self._until) :]
+            return shown
+        open_end = _OPEN_END.search(text)
+        visible, self._held = (text[: open_end.start()], open_end[0]) if open_end else (text, "")
         return shown + self._shown(visible)
 
     def end(self) -> str:
         """The visible rest at the end of the answer."""
         if self.thinks_first:
             return str(self._waiting)
-        return "" if self._until else self._held
+        return "" if self._until or (self._begun and _END.fullmatch(self._held)) else self._held
 
     def _thinking_in(self, text: str) -> tuple[str, str] | None:
         """The text before and behind the next mark; None if there is no further one."""
@@ -72,7 +83,7 @@ class ThinkingFilter:
         if (match := self._next_mark(text)) is None:
             return None
         self._until = _CLOSING.get(match[0].lower(), "")
-        if not self._until:
+        if match[0].lower() not in _CLOSING and (self._begun or text[: match.start()].strip()):
             self.dropped, self._begun, self._line = True, False, ""
         return text[: match.start()], text[match.end() :]
 
@@ -81,7 +92,7 @@ class ThinkingFilter:
         for match in _MARK.finditer(text):
             before = text[: match.start()]
             begins = not self._begun and not before.strip()
-            fenced = self._fenced ^ (len(_FENCE.findall(self._line + before)) % 2 == 1)
+            fenced = self._fenced ^ (len(FENCE.findall(self._line + before)) % 2 == 1)
             in_code = fenced or (self._line + before).endswith("`")
             if not in_code and (begins or match[0].lower() not in _AT_THE_START):
                 return match
@@ -102,14 +113,5 @@ class ThinkingFilter:
         self._begun = self._begun or bool(text.strip())
         *whole, line = (self._line + text).split("\n")
         self._line = line if len(line) <= _LINE_START else line[: _LINE_START - 1] + line[-1]
-        self._fenced ^= sum(_FENCE.match(each) is not None for each in whole) % 2 == 1
+        self._fenced ^= sum(FENCE.match(each) is not None for each in whole) % 2 == 1
         return text
-
-
-def _without_open_end(text: str) -> tuple[str, str]:
-    """The text, and its end if that may be the beginning of a mark."""
-    lower = text.lower()
-    for start in range(max(0, len(text) - max(map(len, _MARKS))), len(text)):
-        if any(mark.startswith(lower[start:]) for mark in _MARKS):
-            return text[:start], text[start:]
-    return text, ""

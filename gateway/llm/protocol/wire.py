@@ -46,10 +46,13 @@ def alternating(messages: Sequence[JsonObject]) -> list[JsonObject]:
     made: list[JsonObject] = []
     for message in messages:
         last: JsonObject = made[-1] if made else {}
-        if message.keys() == last.keys() == {"role", "content"} and message["role"] == last["role"]:
+        plain = all(each.keys() == {"role", "content"} and isinstance(each["content"], str) for each in (message, last))
+        if plain and message["role"] == last["role"]:
             made[-1] = {**message, "content": f"{last['content']}\n\n{message['content']}"}
             continue
-        if message["role"] == "assistant" and last.get("role", "system") == "system":
+        if message["role"] == "user" and last.get("role") == "tool":
+            made.append({"role": "assistant", "content": "(I have the results.)"})
+        elif message["role"] == "assistant" and last.get("role", "system") == "system":
             made.append({"role": "user", "content": "(The conversation began earlier.)"})
         made.append(message)
     return made

@@ -3,34 +3,52 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from uuid import uuid4
+
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import Json as JsonText
 
 from gateway.domain.conversation.model import Prompt, ToolCall, ToolMessage, ToolSpec, UserMessage
 from gateway.domain.json import Json, JsonObject, json_or_text
+from gateway.llm.protocol.bounds import MAX_CALLS
 from gateway.llm.protocol.chunks import bare_name
+from gateway.llm.protocol.thinking import FENCE
 
-_MARK = r"(?:<[|｜]/?[^<>|｜\n]{1,40}[|｜]>|</?(?:minimax:)?tool_calls?>|\[(?:TOOL_CALLS|ARGS)\])"
-_OPENING = re.compile(rf"(?:{_MARK}\s*)+")
+_MARK = (
+    r"(?:<[|｜]/?[^<>|｜\n]{1,40}[|｜]>|(?i:</?(?:\w+:)?tool_?calls?>)|</?function_calls>"
+    r"|\[(?:TOOL_CALLS|CALL_ID\]\w+\[ARGS|ARGS)\])"
+)
+_OPENING = re.compile(rf"(?:(?:{_MARK}|(?:commentary\s+)?to=functions\.)\s*)+")
 _CLOSING = re.compile(_MARK)
+_BETWEEN = re.compile(
+    rf"\s*{_MARK}\s*(?:{_MARK}\s*)+|\[TOOL_CALLS\]|(?<=</function>)\s+(?=<function=)|(?<=\}});\s*(?=\{{)"
+)
 _NAMED = re.compile(
-    rf"(?:function{_MARK})?([\w.-]+)(?::\d+)?(?:\s*{_MARK})?\s*(?:```json\s*)?(\{{.*\}}|<parameter=.*>)\s*(?:```)?",
+    rf"(?:function{_MARK})?([\w.-]+)(?::\d+)?(?:\s*(?:{_MARK}|commentary|json))*"
+    r"\s*(?:```json\s*)?(\{.*\}|<parameter=.*>)\s*(?:```)?",
     re.DOTALL,
 )
+_PREFIX = re.compile(r"(?<=[</])(?:[|｜]DSML[|｜]|steptml:|antml:|longcat_)")
+"""Before the marks and the tags of some templates."""
 _SPELLINGS = (
     (re.compile(r'<invoke name="([\w-]+)">'), r"<function=\1>"),
-    (re.compile(r'<parameter name="([\w-]+)">'), r"<parameter=\1>"),
+    (re.compile(r'<parameter name="([\w-]+)"[^<>]*>'), r"<parameter=\1>"),
     (re.compile(r"<arg_key>([\w-]+)</arg_key>\s*<arg_value>"), r"<parameter=\1>"),
     (re.compile(r"</arg_value>"), "</parameter>"),
     (re.compile(r"</invoke>"), "</function>"),
 )
 """Other ways to write `<function=…>` and its parameters."""
 _FUNCTION = re.compile(r"<function=([\w-]+)>(.*)</function>", re.DOTALL)
-_FUNCTION_MARK = re.compile(r"<(?:function=|invoke name=|function_calls?>)")
-_PYTHON = re.compile(r"\[?([A-Za-z_]\w*)\((?:\s*\w+\s*=|\s*\))")
-_CALLED = re.compile(
-    rf'"(?:tool_)?name"\s*:\s*"([\w-]+)"|<function=([\w-]+)|name="([\w-]+)"|{_MARK}\s*(?:functions\.)?([\w-]+)\s*[{{<\[]'
+_PYTHON = re.compile(r"\[?[A-Za-z_]\w*\((?:\s*\w+\s*=|\s*\))")
+_BEGINNING = re.compile(
+    r"<[^<>\n]{0,40}(?:tool|function|invoke|python_tag|plugin)[^<>\n]{0,60}>|\[TOOL_CALLS\]|functools\["
+    r"|<\|channel\|>commentary to=",
+    re.IGNORECASE,
 )
+_CALLED = r"(?<!\w)({})(?=[\"'>]|:\d|\.call\(|\s*[({{<\[|｜]|\s*\n)"
 _PARAMETER = re.compile(r"<parameter=([\w-]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
 _SHORTEST_QUOTE = 3
 _LONGEST_CALL = 50_000
@@ -53,30 +71,50 @@ class WrittenCall:
         return ToolCall(f"call_{uuid4().hex[:24]}", self.name, json.dumps(self.arguments), written=True)
 
 
-def written_call(text: str, tools: Sequence[ToolSpec]) -> WrittenCall | None:
-    """The call of a known tool that the whole text is; None for any other text."""
+def written_calls(text: str, tools: Sequence[ToolSpec]) -> list[WrittenCall]:
+    """The calls of known tools that the whole text is, each once; none for any other text."""
     text, specs = text.strip(), {tool.name: tool for tool in tools}
     if len(text) > _LONGEST_CALL:
-        return None
+        return []
     inner, marked = _between_marks(text)
-    for call in (_function(inner, specs), _named(inner, specs) if marked else None, _json(inner, marked=marked)):
-        if call is not None and call.name in specs:
-            return call
-    return None
+    calls = _calls(inner, specs, marked=marked)
+    if not calls and marked and 1 < len(parts := _BETWEEN.split(inner)) <= MAX_CALLS:
+        each = [_calls(part.strip(), specs, marked=True) for part in parts]
+        calls = [call for found in each for call in found] if all(each) else []
+    return [call for place, call in enumerate(calls) if call not in calls[:place]]
 
 
-def unreadable_call(text: str, tools: Sequence[ToolSpec]) -> str | None:
-    """The known tool that a text tries to call in another way: several calls, a broken one, or a line of Python."""
+def _calls(text: str, specs: dict[str, ToolSpec], *, marked: bool) -> list[WrittenCall]:
+    for calls in (_function(text, specs), _named(text, specs) if marked else [], _json(text, marked=marked)):
+        if 0 < len(calls) <= MAX_CALLS and all(call.name in specs for call in calls):
+            return calls
+    return []
+
+
+def unreadable_call(text: str, tools: Sequence[ToolSpec]) -> tuple[str, str] | None:
+    """The words before a call that ends a text, or begins it, and the known tool that it names; not in code or quotes.
+
+    It doesn't run: it is broken, a line of Python, or stands behind words, as an example may.
+    """
     text = text.strip()
-    python = _PYTHON.match(text)
-    if not (_OPENING.match(text) or _FUNCTION_MARK.match(text) or (python and text.endswith((")", ")]")))):
+    marks = (found.start() for found in islice(_BEGINNING.finditer(text), MAX_CALLS))
+    at = next((place for place in marks if not _in_code(text[:place])), None)
+    at = 0 if _PYTHON.match(text) and text.endswith((")", ")]")) else at
+    if at is None or (at and not text.endswith((">", "}", "]"))):
         return None
-    named = [python[1]] if python else ["".join(each) for each in _CALLED.findall(text)]
-    return next((name for name in named if name in {tool.name for tool in tools}), None)
+    called = re.compile(_CALLED.format("|".join(re.escape(tool.name) for tool in tools) or "(?!)")).search(text, at)
+    return (text[:at].rstrip(), called[1]) if called else None
+
+
+def _in_code(before: str) -> bool:
+    """Whether a text goes on in code, or in a line that is quoted."""
+    line = before.rpartition("\n")[2].lstrip()
+    return line.startswith(">") or before.endswith("`") or len(FENCE.findall(before)) % 2 == 1
 
 
 def _between_marks(text: str) -> tuple[str, bool]:
     """The text between the marks of a template, in one spelling, and whether one begins it."""
+    text = _PREFIX.sub("", text)
     opening = _OPENING.match(text)
     text = text[opening.end() :].rstrip() if opening else text
     while (at := text.rfind("<")) >= 0 and _CLOSING.fullmatch(text, at):
@@ -86,35 +124,44 @@ def _between_marks(text: str) -> tuple[str, bool]:
     return text, opening is not None
 
 
-def _function(text: str, specs: dict[str, ToolSpec]) -> WrittenCall | None:
+def _function(text: str, specs: dict[str, ToolSpec]) -> list[WrittenCall]:
     """`<function=NAME>` with parameters, or with the JSON of all of them."""
     if not (found := _FUNCTION.fullmatch(text)):
-        return None
+        return []
     name, body = found[1], found[2].strip()
     if body.startswith("{"):
         arguments = json_or_text(body)
-        return WrittenCall(name, arguments, marked=True) if isinstance(arguments, dict) else None
+        return [WrittenCall(name, arguments, marked=True)] if isinstance(arguments, dict) else []
     if _PARAMETER.sub("", body):
-        return None
+        return []
     types = _types(specs[name]) if name in specs else {}
     given = {key: _value(value, types.get(key)) for key, value in _PARAMETER.findall(body)}
-    return WrittenCall(name, given, marked=True)
+    return [WrittenCall(name, given, marked=True)]
 
 
-def _named(text: str, specs: dict[str, ToolSpec]) -> WrittenCall | None:
+def _named(text: str, specs: dict[str, ToolSpec]) -> list[WrittenCall]:
     """The name, then its parameters or the JSON of all of them."""
     found = _NAMED.fullmatch(text)
-    return _function(f"<function={bare_name(found[1])}>{found[2]}</function>", specs) if found else None
+    return _function(f"<function={bare_name(found[1])}>{found[2]}</function>", specs) if found else []
 
 
-def _json(text: str, *, marked: bool) -> WrittenCall | None:
-    """`{"name": …, "arguments": {…}}`, alone or the only one of a list."""
-    match json_or_text(text):
-        case [dict(call)] | dict(call):
-            name, given = call.get("name", call.get("tool_name")), call.get("arguments", call.get("parameters"))
-            if isinstance(name, str) and isinstance(given, dict):
-                return WrittenCall(name, given, marked)
-    return None
+class _Written(BaseModel):
+    name: str = Field(validation_alias=AliasChoices("name", "tool_name", AliasPath("function", "name")))
+    arguments: JsonText[dict[str, JsonValue]] | dict[str, JsonValue] = Field(
+        validation_alias=AliasChoices("arguments", "parameters", AliasPath("function", "arguments"))
+    )
+
+
+_WRITTEN = TypeAdapter(list[_Written])
+
+
+def _json(text: str, *, marked: bool) -> list[WrittenCall]:
+    """`{"name": …, "arguments": {…}}`, in a list or alone."""
+    data = json_or_text(text)
+    with suppress(ValidationError):
+        found = _WRITTEN.validate_python(data.get("tool_calls", [data]) if isinstance(data, dict) else data)
+        return [WrittenCall(call.name, call.arguments, marked) for call in found]
+    return []
 
 
 def _types(tool: ToolSpec) -> dict[str, object]:

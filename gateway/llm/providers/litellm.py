@@ -11,18 +11,17 @@ from typing import Protocol, cast
 
 from pydantic import BaseModel
 
-from gateway.domain.conversation.model import Prompt, TextDelta, ThinkingDelta
+from gateway.domain.conversation.model import Prompt
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.settings import CallParams
 from gateway.llm.errors import ModelError, classify
+from gateway.llm.protocol.answer_reader import read_answer
 from gateway.llm.protocol.bounds import bounding
-from gateway.llm.protocol.chunks import AnswerBuilder, Chunk
 from gateway.llm.protocol.refusal import wait_in
 from gateway.llm.protocol.refused_parts import LeftOut, Request, asked
 from gateway.llm.protocol.thinking import ThinkingFilter
-from gateway.llm.protocol.unknown_fields import UnknownFields
 from gateway.llm.protocol.wire import litellm_thinking, options_json, sampling_json
-from gateway.llm.provider import KeepAlive, Provider, ProviderEvents, ThinkingEnded, Transcription
+from gateway.llm.provider import Provider, ProviderEvents, Transcription
 from gateway.llm.vendors import NATIVE, Endpoint, split_model
 
 _WHOLE_S = 120.0
@@ -82,18 +81,12 @@ class LitellmProvider(Provider):
     async def _answer(
         self, litellm: Litellm, model: str, request: dict[str, Json], thinking: ThinkingFilter
     ) -> ProviderEvents:
-        answer = AnswerBuilder(thinking, unknown=UnknownFields(self._endpoint.source(model)))
         with _translating():
             chunks = await litellm.acompletion(**request)
-            async with aclosing(chunks):
-                async for raw in chunks:
-                    size, text = answer.size, answer.add(Chunk.model_validate(raw.model_dump()))
-                    if answer.thinking.dropped:
-                        yield ThinkingEnded()
-                    if thought := answer.take_thought():
-                        yield ThinkingDelta(thought)
-                    yield TextDelta(text) if answer.size > size else KeepAlive()
-        yield answer.reply()
+            reading = read_answer(_payloads(chunks), self._endpoint.source(model), thinking)
+            async with aclosing(chunks), aclosing(reading) as events:
+                async for event in events:
+                    yield event
 
     async def transcribe(self, model: str, name: str, mime: str, audio: bytes, /) -> Transcription:
         """Send one request; the answer is not streamed."""
@@ -150,6 +143,12 @@ class LitellmProvider(Provider):
             **options_json(prompt),
         }
         return left.body(request, params.thinking, litellm_thinking(name, params.thinking, params.max_output_tokens))
+
+
+async def _payloads(chunks: AsyncGenerator[BaseModel, None]) -> AsyncGenerator[bytes, None]:
+    async for chunk in chunks:
+        yield b"data: %b\n" % chunk.model_dump_json().encode()
+    yield b"data: [DONE]\n"
 
 
 def _named(litellm: Litellm, model: str) -> str:

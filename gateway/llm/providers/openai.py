@@ -14,7 +14,7 @@ from gateway.domain.conversation.model import Prompt
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.settings import CallParams
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.protocol.answer_reader import garbled, read_answer, read_single
+from gateway.llm.protocol.answer_reader import garbled, in_one_line, read_answer
 from gateway.llm.protocol.bounds import MAX_LINE_BYTES, bounded
 from gateway.llm.protocol.http import HttpClient
 from gateway.llm.protocol.ollama import OllamaChat
@@ -159,12 +159,10 @@ class OpenAIProvider:
             self._speaks_ollama = False
         path, request = ("/responses", responses_request(body)) if responses else ("/chat/completions", body)
         async with self._http.post(path, request) as response:
-            whole = response.content_type == "application/json"
             content: AsyncIterator[bytes] = response.content.iter_any()
-            if responses:
-                content, whole = as_chat(content, whole=whole), False
-            reading = read_single(content, left.source) if whole else read_answer(content, left.source, thinking)
-            async with aclosing(reading) as events:
+            content = in_one_line(content) if response.content_type == "application/json" else content
+            content = as_chat(content) if responses else content
+            async with aclosing(read_answer(content, left.source, thinking)) as events:
                 yield events
 
 

@@ -65,10 +65,10 @@ def test_a_live_model_that_cannot_be_reached_fails_with_its_error_in_a_line(exam
 
 
 def test_a_fallback_that_had_to_answer_is_warned_about(examine: Examine, nobody: str) -> None:
-    (finding,) = examine(check_model, at(nobody, "scripted/echo"), live=True)
+    (finding,) = examine(check_model, at(nobody, "guide/built-in"), live=True)
 
     assert finding.level == "warn"
-    assert finding.text.startswith("scripted/echo answered in ")
+    assert finding.text.startswith("guide/built-in answered in ")
     assert "after openai/one: " in finding.text
 
 

@@ -15,6 +15,7 @@ from gateway.domain.conversation.model import (
     PromptMessage,
     Reply,
     Restarted,
+    SystemMessage,
     TextDelta,
     ToolMessage,
     ToolSpec,
@@ -112,5 +113,7 @@ def _message(message: Mapping[str, str]) -> PromptMessage:
             return ToolMessage("call_1", message["content"])
         case "assistant":
             return AssistantMessage(message["content"])
+        case "system":
+            return SystemMessage(message["content"])
         case _:
             return UserMessage(message["content"])

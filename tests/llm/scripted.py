@@ -1,4 +1,4 @@
-"""Answers from a script, without a model: for tests, evaluations and demos."""
+"""Answers from a script, without a model."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,7 +9,6 @@ from gateway.domain.conversation.model import Prompt, TextDelta, ToolCall, Usage
 from gateway.domain.settings import Params
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.provider import Provider, ProviderEvents, ProviderReply
-from gateway.llm.vendors import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +56,6 @@ class ScriptedProvider(Provider):
         if len(self.requests) > len(self._script):
             return ModelError(ErrorKind.BAD_REQUEST, "the script has no more lines")
         return self._script[len(self.requests) - 1]
-
-
-def build(_: Endpoint) -> Provider:
-    """A provider that answers "ok" to everything, for `scripted/ok`."""
-    return ScriptedProvider(lambda _model, _prompt: "ok")
 
 
 def _say(line: Line) -> Say:
