@@ -79,17 +79,15 @@ def quote_of(message: Message) -> str:
     said, elsewhere = message.reply_to_message, message.external_reply
     if elsewhere is not None:
         marked = told(message.quote, inline=True) if message.quote else described(elsewhere)
-        text = f"Forwarded from {_origin(elsewhere.origin)}:\n{marked or '[not shown to bots: quote or forward it]'}"
-    elif message.quote is not None:
-        text = told(message.quote, inline=True)
-    elif message.reply_to_story is not None:
-        text = f"[story: not readable here; {UNREADABLE['story']}]"
-    elif said is not None and not said.forum_topic_created:
-        words = told(said, inline=True)
-        text = words if said.text else " ".join(filter(None, (described(said), words)))
-    else:
-        text = ""
-    return text
+        return f"Forwarded from {_origin(elsewhere.origin)}:\n{marked or '[not shown to bots: quote or forward it]'}"
+    if message.quote is not None:
+        return told(message.quote, inline=True)
+    if message.reply_to_story is not None:
+        return f"[story: not readable here; {UNREADABLE['story']}]"
+    if said is None or said.forum_topic_created:
+        return ""
+    words = told(said, inline=True)
+    return words if said.text else " ".join(filter(None, (described(said), words)))
 
 
 def forward_source(message: Message) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LOCKED, _AES = 0x1, 99
 """The flag of an entry with a password, and the method of one that is encrypted with AES (APPNOTE 6.3.10)."""
 _OF_SYSTEMS = re.compile(r"(?:^|/)(?:__MACOSX/|\._|(?:\.DS_Store|Thumbs\.db|desktop\.ini)$)")
-"""What systems add to folders, with nothing of a person's."""
+"""Files that systems add to folders, with nothing of a person's."""
 _HARMLESS = 10 * 1024**2
 _DECLARATION = re.compile(rb"<\0?!\0?(?:D\0?O\0?C\0?T\0?Y\0?P\0?E|E\0?N\0?T\0?I\0?T\0?Y)")
 _XML = (".xml", ".rels", ".vml")

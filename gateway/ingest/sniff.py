@@ -6,6 +6,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -128,11 +129,9 @@ def sniff(source: Path, name: str, mime: str) -> FileType:
 def _compound(source: Path) -> FileType:
     import olefile
 
-    try:
-        with olefile.OleFileIO(source) as file:
-            return next((type for stream, type in _OLE if file.exists(stream)), OLE)
-    except (OSError, ValueError, IndexError, struct.error):
-        return OLE
+    with suppress(OSError, ValueError, IndexError, struct.error), olefile.OleFileIO(source) as file:
+        return next((type for stream, type in _OLE if file.exists(stream)), OLE)
+    return OLE
 
 
 def _zipped(source: Path) -> FileType:
