@@ -37,7 +37,7 @@ def read_pdf(source: Path, out: Output) -> str:
         document = pypdfium2.PdfDocument(source, out.password or None)
     except pypdfium2.PdfiumError as exc:
         locked = "password" in str(exc).lower()
-        raise (out.locked() if locked else Unreadable("the PDF is damaged")) from None
+        raise (out.locked() if locked else Unreadable("the PDF is damaged; save or print it anew")) from None
     with closing(document):
         if document.get_formtype():
             document.init_forms()

@@ -107,7 +107,7 @@ def sniff(source: Path, name: str, mime: str) -> FileType:
     """The type by the first 64 KB and the list of files of a zip; the claims distinguish texts."""
     with source.open("rb") as file:
         head = file.read(_HEAD)
-    if head.startswith(b"%PDF-") or (b"%PDF-" in head[:1024] and decode(head) is None):
+    if head.lstrip().startswith(b"%PDF-") or (b"%PDF-" in head[:1024] and decode(head) is None):
         return FileType("pdf", "application/pdf")
     if head.startswith((b"PK\3\4", b"PK\5\6")):
         return _zipped(source)

@@ -140,7 +140,7 @@ class TestRefusals:
         [
             (b"", "empty.pdf", "the file is empty"),
             (samples.locked_pdf(), "x.pdf", output.LOCKED),
-            (b"%PDF-1.7 and no more", "x.pdf", "the PDF is damaged"),
+            (b"%PDF-1.7 and no more", "x.pdf", "the PDF is damaged; save or print it anew"),
             (b"\x89PNG\r\n\x1a\n and no more", "x.png", DAMAGED),
             (b"\0\1\2\3", "x.bin", "this kind of file isn't supported; send it as PDF or text"),
             (b"7z\xbc\xaf\x27\x1c", "x.7z", "this kind of archive isn't supported; send it as .zip"),
