@@ -37,8 +37,10 @@ def shown(part: object) -> str:
             return "\n".join(" | ".join(shown(cell).replace("\n", " ") for cell in row) for row in rows)
         case {"type": str(kind), "elements": list(elements)} if kind in _INLINE:
             return "".join(map(shown, elements))
-        case {"type": "rich_text_list", "elements": list(elements)}:
-            return "\n".join(f"• {shown(each)}" for each in elements)
+        case {"type": "rich_text_list", "elements": list(elements), **about}:
+            first = offset + 1 if isinstance(offset := about.get("offset"), int) else 1
+            marks = (f"{first + at}." if about.get("style") == "ordered" else "•" for at in range(len(elements)))
+            return "\n".join(f"{mark} {shown(each)}" for mark, each in zip(marks, elements, strict=True))
         case {"title": str(title), "value": str(value)}:
             return f"{title}: {value}"
         case {"type": str(kind), **rest} if (word := _word(kind, rest)) is not None:
@@ -52,6 +54,8 @@ def shown(part: object) -> str:
 def _word(kind: str, part: Mapping[object, object]) -> str | None:
     """An element of rich text; None for other pieces."""
     match kind, part:
+        case "text", {"text": str(text), "style": {"strike": True}}:
+            return f"~{escape(text)}~"
         case "text", {"text": str(text)}:
             return escape(text)
         case "link", {"url": str(url)}:

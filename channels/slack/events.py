@@ -66,7 +66,8 @@ class SentMessage:
         message = self.message
         cards = (each.whole for each in message.attachments if not (each.is_share or each.is_msg_unfurl))
         heard = (f"Slack's transcript of {file.name}: {file.transcript}" for file in message.files if file.transcript)
-        return "\n\n".join(filter(None, (beside(message.text, message.blocks), *cards, *heard)))
+        gone = (f"[file {each.name}: Slack no longer has it; send it again]" for each in message.files if each.is_gone)
+        return "\n\n".join(filter(None, (beside(message.text, message.blocks), *cards, *heard, *gone)))
 
     def calls(self, account: AppAccount) -> bool:
         """Whether it is an edit that adds a mention of the app."""
@@ -95,9 +96,7 @@ class SentMessage:
         shared = [quote for quote in message.attachments if quote.is_share or quote.is_msg_unfurl]
         passed_on = "\n\n".join(readable(quote.whole, names) for quote in shared)
         source = ", ".join(dict.fromkeys(one_line(quote.author_name, 64) or "somebody" for quote in shared))
-        quote = thread.text, thread.id
-        if shared and text.strip():
-            quote = f"Forwarded from {source}:\n{passed_on[:1000]}", ""
+        quote = (f"Forwarded from {source}:\n{passed_on}", "") if shared and text.strip() else (thread.text, thread.id)
         return Inbound(
             address=self.at,
             sender=Sender(self.sender, names.get(self.sender, self.sender), is_bot=message.bot_id is not None),
@@ -118,7 +117,7 @@ class SentMessage:
 
 
 def _attachments(files: Sequence[File]) -> tuple[Attachment, ...]:
-    kept = (file for file in files[:50] if not file.is_gone)
+    kept = (file for file in files if not file.is_gone)
     return tuple(Attachment(file.id, file.name.replace("\0", ""), file.mimetype, file.size) for file in kept)
 
 

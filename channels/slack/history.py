@@ -43,7 +43,7 @@ async def so_far(client: Client, at: Address, before: str, names_of: Names, *, p
         return NO_THREAD
     names = await names_of(message.user or "" for message in (told[0], *reversed(told[1:])))
     if private and len(told) == 1:
-        return ThreadSoFar(readable(told[0].whole, names)[:MAX_CHARS], told[0].ts, told[0].files)
+        return ThreadSoFar(readable(told[0].whole, names), told[0].ts, told[0].files)
     first, *lines = (_cut(_line(message, names)) for message in told)
     sizes = accumulate(len(line) + 1 for line in reversed(lines))
     left_out = len(lines) - sum(size <= MAX_CHARS - len(first) - 50 for size in sizes)

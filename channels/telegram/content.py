@@ -60,6 +60,7 @@ LEFT_OUT: Mapping[str, str] = {
 WORDED = frozenset(KINDS[KINDS.index("sticker") :]) - {"document"}
 """Kinds that are words, or words as well."""
 FIELDS = frozenset(" ".join(LEFT_OUT.values()).split())
+NOTES = frozenset(LEFT_OUT["Telegram's own notes on a chat"].split())
 UNREADABLE = {"story": "send it as a file", "paid_media": "send it as a file", "passport_data": "write it as text"}
 _NAMES = {"voice": "voice message", "video_note": "video message"}
 _NUMBERS = ("total_amount", "star_count", "prize_star_count", "winner_count")
@@ -96,6 +97,8 @@ class _Words(HtmlDecoration):
                 self.behind.append(f'"{text}" means {datetime.fromtimestamp(entity.unix_time, UTC):%Y-%m-%d %H:%M} UTC')
             case "spoiler":
                 return f"||{text}||"
+            case "strikethrough":
+                return f"~~{text}~~"
             case "blockquote" | "expandable_blockquote":
                 return f"\n{quoted(text)}\n"
         return text
@@ -161,11 +164,10 @@ def _details(kind: str, value: Any) -> str:
         case "contact":
             return ", ".join(filter(None, (f"{value.first_name} {value.last_name or ''}".strip(), value.phone_number)))
         case "poll":
-            return f"{value.question} {' / '.join(option.text for option in value.options)}"
+            votes = (f"{each.text} ({each.voter_count})" if each.voter_count else each.text for each in value.options)
+            return f"{value.question} {' / '.join(votes)}"
         case "dice":
             return f"{value.emoji} {value.value}"
-        case "sticker":
-            return value.emoji or ""
         case "checklist":
             tasks = (f"[{'x' if task.completion_date else ' '}] {task.text}" for task in value.tasks)
             return "; ".join((value.title, *tasks))
@@ -174,12 +176,12 @@ def _details(kind: str, value: Any) -> str:
 
 
 def _place(location: Location) -> str:
-    """The coordinates, to a metre."""
-    return f"{round(location.latitude, 5)}, {round(location.longitude, 5)}"
+    """The coordinates, to a metre; of a live location those of now."""
+    return f"{round(location.latitude, 5)}, {round(location.longitude, 5)}{' (live)' * bool(location.live_period)}"
 
 
 def _page(part: object) -> str:
-    """The text of a rich message, given as JSON of its blocks; pictures and maps have none."""
+    """The text of a rich message, given as JSON of its blocks; of pictures and maps that they are there."""
     match part:
         case str():
             return part
@@ -193,6 +195,10 @@ def _page(part: object) -> str:
             return f"{_page(summary)}\n{_page(blocks)}"
         case {"type": kind, "text": text} if kind in _PAGE_LINES:
             return f"{_page(text)}\n"
+        case {"type": "map", "location": {"latitude": float(latitude), "longitude": float(longitude)}}:
+            return f"[map {latitude:.5f}, {longitude:.5f}]\n"
+        case {"type": str(kind), "caption": _, **fields} if kind in fields:
+            return f"[{_NAMES.get(kind, kind)} in it: not read; send it by itself]\n"
         case dict():
             says = (part.get(key) for key in ("text", "blocks", "items", "expression", "alternative_text"))
             return "".join(map(_page, says))

@@ -23,15 +23,13 @@ from aiogram.types.message_origin_union import MessageOriginUnion
 from pydantic import ValidationError
 
 from channels.telegram.client import UPDATE_KINDS
-from channels.telegram.content import KINDS, UNREADABLE, added_to, described, kind_of, told
+from channels.telegram.content import KINDS, NOTES, UNREADABLE, added_to, described, kind_of, told
 from channels.telegram.reception import update_id
 from gateway.domain.channels.platform import Logger
 from gateway.domain.channels.routing import parse_command
 from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.text.texts import one_line
-
-MAX_QUOTE_CHARS = 4096
 
 _FILES = {
     "animation": (".mp4", "video/mp4"),
@@ -69,8 +67,11 @@ def attachments_of(message: Message | ExternalReplyInfo) -> tuple[Attachment, ..
 
 
 def words_of(message: Message) -> str | None:
-    """The text for a message without a text; "" for a file, None for a message without content."""
-    return "" if kind_of(message) in _FILES.keys() - {"sticker"} else described(message)
+    """The text for a message without a text; "" for a file, None for a note of Telegram's own."""
+    if kind_of(message) in _FILES.keys() - {"sticker"}:
+        return ""
+    unknown = "[a message that isn't readable here; say it in words, or send it as a file]"
+    return described(message) or (None if message.model_fields_set & NOTES else unknown)
 
 
 def quote_of(message: Message) -> str:
@@ -78,17 +79,15 @@ def quote_of(message: Message) -> str:
     said, elsewhere = message.reply_to_message, message.external_reply
     if elsewhere is not None:
         marked = told(message.quote, inline=True) if message.quote else described(elsewhere)
-        text = f"Forwarded from {_origin(elsewhere.origin)}:\n{marked or ''}".strip()
-    elif message.quote is not None:
-        text = told(message.quote, inline=True)
-    elif message.reply_to_story is not None:
-        text = f"[story: not readable here; {UNREADABLE['story']}]"
-    elif said is not None and not said.forum_topic_created:
-        words = told(said, inline=True)
-        text = words if said.text else " ".join(filter(None, (described(said), words)))
-    else:
-        text = ""
-    return text[:MAX_QUOTE_CHARS]
+        return f"Forwarded from {_origin(elsewhere.origin)}:\n{marked or '[not shown to bots: quote or forward it]'}"
+    if message.quote is not None:
+        return told(message.quote, inline=True)
+    if message.reply_to_story is not None:
+        return f"[story: not readable here; {UNREADABLE['story']}]"
+    if said is None or said.forum_topic_created:
+        return ""
+    words = told(said, inline=True)
+    return words if said.text else " ".join(filter(None, (described(said), words)))
 
 
 def forward_source(message: Message) -> str:

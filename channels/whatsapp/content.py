@@ -6,6 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from google.protobuf.message import Message as Proto
+from google.protobuf.unknown_fields import UnknownFieldSet
 from neonize.proto.waE2E import WAWebProtobufsE2E_pb2 as e2e
 
 FILES = ("imageMessage", "videoMessage", "ptvMessage", "audioMessage", "documentMessage", "stickerMessage")
@@ -14,7 +15,7 @@ LEFT_OUT_KINDS: Mapping[str, str] = {
     "WhatsApp's own keys, settings and receipts": """
         senderKeyDistributionMessage call chat protocolMessage fastRatchetKeySenderKeyDistributionMessage
         messageContextInfo stickerSyncRmrMessage keepInChatMessage pinInChatMessage scheduledCallEditMessage
-        callLogMesssage messageHistoryBundle bcallMessage placeholderMessage albumMessage statusNotificationMessage
+        callLogMesssage messageHistoryBundle bcallMessage albumMessage statusNotificationMessage
         messageHistoryNotice groupRootKeyShare rootSecretDistributeMessage statusLinkPreviewMetadata
     """,
     "encrypted for the phone alone": "pollUpdateMessage encReactionMessage encEventResponseMessage",
@@ -30,8 +31,7 @@ LEFT_OUT_FIELDS: Mapping[str, str] = {
         attachmentMimetype attachmentDirectPath transactionData buttonID participant remoteJID consentedUsersURL
         unconsentedUsersURL metadataURL staticURL dashManifestURL qrURL signedURL imagePreviewURL imageHighResURL
         thumbnailURL thumbnailImageURL profilePictureURL profileIconURL fileName elementName namespace fallbackLg
-        fallbackLc deterministicLg deterministicLc codeLanguage songUri messageParamsJSON buttonParamsJSON paramsJSON
-        platform payeeVpa
+        fallbackLc deterministicLg deterministicLc codeLanguage songUri messageParamsJSON platform payeeVpa
     """,
     "told as quote, mention or source": """
         quotedMessage mentionedJID questionReplyQuotedMessage forwardedNewsletterMessageInfo
@@ -62,6 +62,9 @@ def is_own(kind: str) -> bool:
 
 def described(message: e2e.Message) -> Iterator[tuple[str, str]]:
     """Yield kind and words of everything in a message that is neither a text nor a file."""
+    names = {field.name for field, _ in message.ListFields()}
+    if names <= {"messageContextInfo"} and len(UnknownFieldSet(message)):
+        yield "newer", _unread("kind of message newer than this program")
     for field, content in message.ListFields():
         kind = field.name
         if kind in _PLACES:

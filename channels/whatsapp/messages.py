@@ -25,7 +25,6 @@ from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Se
 from gateway.domain.errors import TryAgainLater
 
 MAX_REF_CHARS = 16 * 1024
-MAX_QUOTE_CHARS = 4000
 VIEW_ONCE = "[view once: its sender wants it seen once; do not pass it on]"
 
 Together = e2e.MessageAssociation.AssociationType
@@ -169,10 +168,9 @@ def _added(event: MessageEv, said: e2e.Message, context: e2e.ContextInfo, text: 
 
 
 def _quoted(context: e2e.ContextInfo) -> str:
-    """The text that a message replies to, shortened; for a file without a text its kind."""
+    """The text that a message replies to; for a file without a text its kind."""
     said = _unwrap(context.quotedMessage)
-    text = _text(said) or next((f"[{name.removesuffix('Message')}]" for name in _files(said)), "")
-    return text[:MAX_QUOTE_CHARS]
+    return _text(said) or next((f"[{name.removesuffix('Message')}]" for name in _files(said)), "")
 
 
 def _source(said: e2e.Message, context: e2e.ContextInfo) -> str:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _LOCKED, _AES = 0x1, 99
 """The flag of an entry with a password, and the method of one that is encrypted with AES (APPNOTE 6.3.10)."""
+_OF_SYSTEMS = re.compile(r"(?:^|/)(?:__MACOSX/|\._|(?:\.DS_Store|Thumbs\.db|desktop\.ini)$)")
+"""Files that systems add to folders, with nothing of a person's."""
 _HARMLESS = 10 * 1024**2
 _DECLARATION = re.compile(rb"<\0?!\0?(?:D\0?O\0?C\0?T\0?Y\0?P\0?E|E\0?N\0?T\0?I\0?T\0?Y)")
 _XML = (".xml", ".rels", ".vml")
@@ -22,38 +24,27 @@ _XML = (".xml", ".rels", ".vml")
 
 def read_zip(source: Path, out: Output) -> str:
     """List the files, then read each as a file of its own; returns the description."""
-    with _opened(source) as archive:
+    with zipfile.ZipFile(source) as archive:
         entries = archive.infolist()
-    first = entries[:MAX_ENTRIES]
-    out.add("\n".join(f"{entry.file_size:>14,}  {' '.join(entry.filename.split())}" for entry in first))
-    if len(entries) > MAX_ENTRIES:
-        out.problem = f"only the first {MAX_ENTRIES:,} names were listed"
+    out.add("\n".join(f"{entry.file_size:>14,}  {' '.join(entry.filename.split())}" for entry in entries[:MAX_ENTRIES]))
     unpacked = sum(entry.file_size for entry in entries)
     names = ", ".join(entry.filename for entry in entries[:20])
     description = f"archive, {len(entries):,} files, {unpacked:,} bytes unpacked: {names}"
-    if len(entries) > MAX_ENTRIES:
-        return description
-    with _unlocked(source, out) as archive:
-        files = [entry for entry in entries if not entry.is_dir()]
+    with checked_zip(source, office=False, locked=bool(out.password)) as archive:
+        archive.setpassword(out.password.encode())
+        files = [entry for entry in entries if not (entry.is_dir() or _OF_SYSTEMS.search(entry.filename))]
         out.leave_out(f"file after the first {MAX_FILES}", len(files[MAX_FILES:]))
         for entry in files[:MAX_FILES]:
-            out.add_file(entry.filename, archive.read(entry))
+            try:
+                content = archive.read(entry)
+            except (RuntimeError, zipfile.BadZipFile, zlib.error, EOFError) as exc:
+                # One wrong password in 256 is noticed by the bytes that it gives only.
+                if out.password and not isinstance(exc, NotImplementedError):
+                    raise out.locked() from None
+                out.leave_out(f"damaged or unusually packed file ({entry.filename}; send it by itself)")
+            else:
+                out.add_file(entry.filename, content)
     return description
-
-
-@contextmanager
-def _unlocked(source: Path, out: Output) -> Iterator[zipfile.ZipFile]:
-    """The checked zip with its password; raises `Unreadable`."""
-    with checked_zip(source, office=False, locked=bool(out.password)) as archive:
-        if out.password:
-            archive.setpassword(out.password.encode())
-        try:
-            yield archive
-        except (RuntimeError, zipfile.BadZipFile, zlib.error):
-            # One wrong password in 256 is noticed by the bytes that it gives only.
-            if not out.password:
-                raise
-            raise out.locked() from None
 
 
 @contextmanager
@@ -64,7 +55,7 @@ def checked_zip(source: Path, *, office: bool, locked: bool = False) -> Iterator
     references, and has no place in Office Open XML (ECMA-376-2, 8.2.5). Other formats are read by `xml_part`.
     A `locked` one is expected.
     """
-    with _opened(source) as archive:
+    with zipfile.ZipFile(source) as archive:
         entries = archive.infolist()
         unpacked = sum(entry.file_size for entry in entries)
         if any(entry.compress_type == _AES for entry in entries):
@@ -78,15 +69,6 @@ def checked_zip(source: Path, *, office: bool, locked: bool = False) -> Iterator
         if any(_DECLARATION.search(archive.read(part)) for part in parts):
             raise Unreadable("the file declares XML entities, which no office program writes")
         yield archive
-
-
-@contextmanager
-def _opened(source: Path) -> Iterator[zipfile.ZipFile]:
-    try:
-        with zipfile.ZipFile(source) as archive:
-            yield archive
-    except zipfile.BadZipFile:
-        raise Unreadable("the file is damaged") from None
 
 
 def xml_part(archive: zipfile.ZipFile, name: str) -> "_Element":

@@ -3,18 +3,17 @@
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from gateway.ingest.archive import checked_zip, xml_part
-from gateway.ingest.output import Output, Unreadable
+from gateway.ingest.output import MAX_COLUMNS, Output, Unreadable
 from gateway.ingest.text import html_text, parsed_html, start_of
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
-    from pptx.slide import Slide
 
 _MANIFEST = "META-INF/manifest.xml"
 _AS_HTML = {
@@ -29,9 +28,12 @@ _AS_HTML = {
     "annotation": "blockquote",
 }
 """OpenDocument's elements as HTML's; deletions are skipped."""
+_SLIDE = {"sp": "p", "p": "div", "br": "br", "tr": "tr", "tc": "td", "cNvPr": "img"}
+_SLIDE |= dict.fromkeys(("Fallback", "tableStyleId"), "head")
+"""The same for slides; what stands there for old programs is skipped."""
 
 
-_BESIDE_RTF = re.compile(r"(?<!nonshppict{)\\(pict|object|footnote|annotation|header|footer)[lrf]?(?![a-z])")
+_BESIDE_RTF = re.compile(r"(?<!nonshppict{)\\(pict|object|footnote|annotation|header|footer|shptxt)[lrf]?(?![a-z])")
 """Control words of groups beside the text (Rich Text Format 1.9.1)."""
 
 
@@ -41,8 +43,10 @@ def read_rtf(source: Path, out: Output) -> str:
 
     raw = start_of(source, out).decode("latin-1")
     for word in _BESIDE_RTF.findall(raw):
-        out.leave_out({"pict": "picture", "annotation": "comment"}.get(word, word))
-    out.add(rtf_to_text(raw, errors="replace"))
+        out.leave_out({"pict": "picture", "annotation": "comment", "shptxt": "text box"}.get(word, word))
+    text = rtf_to_text(raw, errors="replace")
+    links = (link for link in dict.fromkeys(re.findall(r'HYPERLINK\s+"([^"]+)', raw)) if link not in text)
+    out.add("\n".join([text, *(f"[link: {link}]" for link in links)]))
     return f"rich text: {out.first_line()}"
 
 
@@ -54,26 +58,17 @@ def read_pptx(source: Path, out: Output) -> str:
         # `pptx.Presentation` refuses slide shows and templates.
         slides = Package.open(str(source)).main_document_part.presentation.slides
         for slide in slides:
-            out.add("\n\n".join(filter(None, _slide(slide))))
+            notes = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
+            said = f"Notes: {notes.text}" if notes is not None and notes.text.strip() else ""
+            out.add("\n\n".join(filter(None, (_slide(xml_part(archive, slide.part.partname[1:])), said))))
         add_parts(archive, out)
     return f"slides, {len(slides)}: {out.first_line()}"
 
 
-def _slide(slide: "Slide") -> Iterator[str]:
-    from pptx.shapes.autoshape import Shape
-    from pptx.shapes.graphfrm import GraphicFrame
-
-    shapes = list(reversed(slide.shapes))
-    while shapes:
-        shape = shapes.pop()
-        # The shapes of a group replace it.
-        shapes.extend(reversed(getattr(shape, "shapes", ())))
-        if isinstance(shape, GraphicFrame) and shape.has_table:
-            yield "\n".join(" | ".join(cell.text for cell in row.cells) for row in shape.table.rows)
-        elif isinstance(shape, Shape):
-            yield shape.text_frame.text
-    if slide.has_notes_slide and (notes := slide.notes_slide.notes_text_frame) is not None and notes.text.strip():
-        yield f"Notes: {notes.text}"
+def _slide(slide: "_Element") -> str:
+    for equation in slide.iter("{*}oMath"):
+        equation.text, equation[:] = _equation(equation), []
+    return _as_page(slide[0], _SLIDE)
 
 
 def read_odf(source: Path, out: Output) -> str:
@@ -82,39 +77,55 @@ def read_odf(source: Path, out: Output) -> str:
         if _MANIFEST in document.NameToInfo and b"encryption-data" in document.read(_MANIFEST):
             raise Unreadable("it has a password of OpenDocument's kind; save a copy without it, or as .docx or PDF")
         body = next(xml_part(document, "content.xml").iter("{*}body"))[0]
-        deleted = sum(1 for _ in body.iter("{*}deletion"))
-        pictures = [(name, document.read(name)) for name in document.namelist() if name.startswith("Pictures/")]
-        objects = sum(bool(re.fullmatch(r"Object[^/]*/content\.xml", name)) for name in document.namelist())
+        out.leave_out("deleted passage (tracked change)", sum(1 for _ in body.iter("{*}deletion")))
+        files = [(name, document.read(name)) for name in document.NameToInfo if re.match("(?i:pictures|media)/.", name)]
+        objects = [name for name in document.NameToInfo if re.fullmatch(r"Object[^/]*(?:/content\.xml)?", name)]
+        out.leave_out("embedded object", len(objects))
         master = xml_part(document, "styles.xml") if "styles.xml" in document.NameToInfo else body
         edges = [each for each in master.iter("{*}header", "{*}footer") if "".join(each.itertext()).strip()]
-    kind = body.tag.rpartition("}")[2]
+    kind = _name(body)
+    _write_out(body)
     for part in [body] if kind == "text" else body.iterchildren("{*}table", "{*}page"):
-        name = next((value for key, value in part.attrib.items() if key.endswith("}name")), "")
-        out.add((f"## {name}\n" if name else "") + _odf_text(part))
+        name = _attribute(part, "name")
+        out.add((f"## {name}\n" if name else "") + _as_page(part, _AS_HTML))
     description = f"OpenDocument {kind}, {out.pages} page{'s' * (out.pages != 1)}: {out.first_line()}"
     if edges:
-        out.add("\n".join(f"[{each.tag.rpartition('}')[2]}: {_odf_text(each)}]" for each in edges))
-    out.leave_out("deleted passage (tracked change)", deleted)
-    out.leave_out("embedded object", objects)
-    for name, content in pictures:
+        out.add("\n".join(f"[{_name(each)}: {_as_page(each, _AS_HTML)}]" for each in edges))
+    for name, content in files:
         out.add_file(name.rpartition("/")[2], content)
     return description
 
 
-def _odf_text(part: "_Element") -> str:
+def _write_out(sheet: "_Element") -> None:
+    """Write equal cells as often as they are there, and the values of cells that have no text."""
+    for cell in sheet.iter("{*}table-cell"):
+        values = (str(value) for key, value in cell.attrib.items() if re.search(r"\b(?:\w+-)?value$", str(key)))
+        words = " ".join("".join(cell.itertext()).split()) or next(values, "")
+        times = min(int(_attribute(cell, "number-columns-repeated") or 1), MAX_COLUMNS)
+        if (words or cell.getnext() is not None) and (times > 1 or not len(cell)):
+            cell.text, cell[:] = " | ".join([words] * times), []
+    for row in sheet.iter("{*}table-row"):
+        if (rows := _attribute(row, "number-rows-repeated")) and "".join(row.itertext()).strip(" |"):
+            row.tail = f"[{rows} such rows]"
+
+
+def _as_page(part: "_Element", tags: Mapping[str, str]) -> str:
+    """The text, with elements as those of HTML by `tags`."""
     for element in part.iter("{*}*"):
-        name = element.tag.rpartition("}")[2]
-        element.tag = _AS_HTML.get(name, "span")
-        element.set("href", element.get("{http://www.w3.org/1999/xlink}href", ""))
-        if name in {"s", "tab"}:
-            element.text = " "
+        name = _name(element)
+        element.set("href", _attribute(element, "href"))
+        element.set("alt", _attribute(element, "descr"))
+        element.text = " " if name in {"s", "tab"} else element.text or _attribute(element, "current-value")
+        element.tag = tags.get(name, "span")
     return html_text(part)
 
 
 _MAIN = "word/document.xml"
-_FORMS = {"sup": "^({})", "sub": "_({})", "num": "({})", "den": "/({})", "rad": "√({})"}
+_FORMS = {"sup": "^({})", "sub": "_({})", "num": "({})", "d": "({})", "den": "/({})", "rad": "√({})"}
 """Elements of equations as text."""
-_AROUND = [f"{{*}}{name}" for name in ("moveTo", "fldSimple", "customXml", "bdo", "dir", "ruby", "rubyBase")]
+_AROUND = [
+    f"{{*}}{name}" for name in ("moveTo", "fldSimple", "customXml", "bdo", "dir", "ruby", "rubyBase", "oMathPara")
+]
 """Elements around text that the library leaves out with all that is in them."""
 
 
@@ -141,17 +152,16 @@ def _with_equations(archive: zipfile.ZipFile, out: Output) -> io.BytesIO:
     space = str(root.tag).rpartition("}")[0] + "}"
     for around in root.iter(*_AROUND):
         around.tag = space + "ins"
-    for equation in list(root.iter("{*}oMath")):
-        text = _equation(equation)
-        run = etree.Element(space + "r")
-        etree.SubElement(run, space + "t").text = text
-        if (parent := equation.getparent()) is not None:
-            run.tail = equation.tail
-            # An equation on a line of its own stands in an element that isn't read.
-            if str(parent.tag).endswith("}oMathPara") and (outer := parent.getparent()) is not None:
-                outer.insert(outer.index(parent), run)
-            else:
-                parent.replace(equation, run)
+    for art in root.iter("{*}textpath"):
+        art.tag, art.text = space + "t", art.get("string")
+    for box in list(root.iterfind(".//{*}drawing//{*}txbxContent")):
+        # The library reads boxes that stand there a second time for old programs.
+        old = next(box.iterancestors("{*}AlternateContent"), box).find("{*}Fallback") is not None
+        for paragraph in [] if old else reversed(box):
+            next(box.iterancestors(space + "p")).addnext(paragraph)
+    for equation in root.iter("{*}oMath"):
+        text, equation[:], equation.tag = _equation(equation), [], space + "r"
+        etree.SubElement(equation, space + "t").text = text
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as copy:
         for name in archive.NameToInfo:
@@ -160,8 +170,9 @@ def _with_equations(archive: zipfile.ZipFile, out: Output) -> io.BytesIO:
 
 
 def _equation(element: "_Element") -> str:
-    name = str(element.tag).rpartition("}")[2]
-    text = (element.text or "") if name == "t" else "".join(map(_equation, element))
+    name = _name(element)
+    text = "".join(map(_equation, element)) or {"t": element.text, "chr": _attribute(element, "val")}.get(name) or ""
+    text = text or "∫" * (name == "naryPr")
     return _FORMS[name].format(text) if name in _FORMS and len(text) else text
 
 
@@ -190,7 +201,8 @@ def _attribute(element: "_Element", name: str) -> str:
 
 def _words(root: "_Element") -> str:
     """The text by paragraphs."""
-    paragraphs = ("".join(each.text or "" for each in part.iter("{*}t")) for part in root.iter("{*}p"))
+    parts = (part.iter("{*}t", "{*}textpath") for part in root.iter("{*}p"))
+    paragraphs = ("".join(each.text or each.get("string", "") for each in part) for part in parts)
     return "\n".join(filter(str.strip, paragraphs))
 
 
@@ -241,8 +253,7 @@ PARTS: tuple[tuple[str, "Use | _Words | str"], ...] = (
     (r"\w+/(?:document|footnotes|endnotes|presentation|workbook|sharedStrings)\d*\.(?:xml|bin)", Use.MAIN),
     (r"ppt/(?:slides|notesSlides)/[^/]*\.xml|xl/worksheets/[^/]*\.(?:xml|bin)", Use.MAIN),
     (r"word/(?:header|footer)\d*\.xml", _header),
-    (r"word/comments\d*\.xml|xl/(?:comments|threadedComments/.*)\d*\.xml", _comments),
-    (r"(?:xl|ppt)/comments/.*\.xml", _comments),
+    (r"\w+/comments\d*\.xml|\w+/(?:comments|threadedComments)/.*\.xml", _comments),
     (r"\w+/charts/chart\d*\.xml", _chart),
     (r"\w+/drawings/drawing\d*\.xml|\w+/diagrams/data\d*\.xml", _words),
     (r"\w+/media/.*|\w+/embeddings/.*\.(?:docx|xlsx|pptx|xlsm|docm|pdf)", Use.FILE),

@@ -42,8 +42,7 @@ class Decoded(NamedTuple):
 
 def decode(raw: bytes) -> str | None:
     """The text; None if the bytes aren't text. A character that is cut off at the end is dropped."""
-    found = detected(raw)
-    return None if found is None else found.text
+    return found.text if (found := detected(raw)) else None
 
 
 def detected(raw: bytes) -> Decoded | None:

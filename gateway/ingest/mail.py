@@ -2,6 +2,7 @@
 
 import codecs
 import mailbox
+import re
 from collections.abc import Iterator
 from email import policy
 from email.message import EmailMessage, Message, MIMEPart
@@ -18,9 +19,10 @@ _SECURED = {
     "application/x-pkcs7-mime": "encrypted or signed body (S/MIME)",
     "multipart/encrypted": "encrypted body (PGP)",
     "application/pgp-encrypted": "encrypted body (PGP)",
+    "message/external-body": "attachment that is kept elsewhere",
 }
 _SIGNATURES = frozenset({"application/pkcs7-signature", "application/x-pkcs7-signature", "application/pgp-signature"})
-_HEADERS = ("From", "To", "Cc", "Date", "Subject")
+_HEADERS = ("From", "Reply-To", "To", "Cc", "Bcc", "Date", "Subject")
 
 
 def read_mail(source: Path, out: Output) -> str:
@@ -28,6 +30,8 @@ def read_mail(source: Path, out: Output) -> str:
     raw = start_of(source, out)
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raw = (decode(raw) or "").encode()
+    head = re.split(rb"(?<=\n)\r?\n", raw, maxsplit=1)[0]
+    raw = (decode(head) or "").encode() + raw[len(head) :]
     message = BytesParser(EmailMessage, policy=policy.default).parsebytes(raw)
     parts = list(_leaves(message, out))
     body = _body(message)
@@ -46,31 +50,32 @@ def _header(message: Message, name: str) -> str:
     return " ".join(str(message[name] or "").split())
 
 
-def _leaves(message: Message, out: Output) -> Iterator[EmailMessage]:
+def _leaves(message: EmailMessage, out: Output) -> Iterator[EmailMessage]:
     """The parts that hold something; of alternatives the best text, and an invitation."""
     kind = message.get_content_type()
     if secured := _SECURED.get(kind):
         out.leave_out(secured)
-    elif kind == "multipart/alternative" and isinstance(message, EmailMessage):
+    elif kind == "multipart/alternative":
         best = _body(message)
         leaves = chain.from_iterable(_leaves(part, out) for part in _parts(message))
         yield from (each for each in leaves if each is best or not _is_other_text(each))
     elif message.is_multipart() and kind != "message/rfc822":
         yield from chain.from_iterable(_leaves(part, out) for part in _parts(message))
-    elif kind not in _SIGNATURES and isinstance(message, EmailMessage):
+    elif kind not in _SIGNATURES:
         yield message
 
 
 def _body(message: EmailMessage) -> MIMEPart | None:
-    """The plain text, unless that only points to the one in HTML."""
+    """The plain text, unless that only points to the one in HTML, or has none of its links."""
     plain, html = message.get_body(("plain",)), message.get_body(("html",))
-    short = plain is None or (html is not None and len(_content(html)) > 3 * len(_content(plain)) + 100)
-    return html if short else plain
+    if plain is None or html is None:
+        return plain or html
+    text, page = _content(plain), _content(html)
+    return html if len(page) > 3 * len(text) + 100 or ("://" in page and "://" not in text) else plain
 
 
-def _parts(message: Message) -> list[Message]:
-    payload = message.get_payload()
-    return [part for part in payload if isinstance(part, Message)] if isinstance(payload, list) else []
+def _parts(message: MIMEPart) -> list[EmailMessage]:
+    return [part for part in message.iter_parts() if isinstance(part, EmailMessage)]
 
 
 def _is_other_text(part: EmailMessage) -> bool:
@@ -114,8 +119,7 @@ def read_mbox(source: Path, out: Output) -> str:
     box = mailbox.mbox(source, create=False)
     for number, key in enumerate(islice(box.keys(), MAX_FILES), 1):
         out.add_file(f"letter {number}.eml", box.get_bytes(key))
-    if len(box) > MAX_FILES:
-        out.leave_out(f"letter after the first {MAX_FILES}", len(box) - MAX_FILES)
+    out.leave_out(f"letter after the first {MAX_FILES}", max(0, len(box) - MAX_FILES))
     return f"mailbox, {len(box):,} letters: {out.first_line()}"
 
 
@@ -124,8 +128,10 @@ def read_msg(source: Path, out: Output) -> str:
     from oxmsg import Message as Letter
 
     letter = Letter.load(str(source))
-    lines = [f"From: {letter.sender or ''}", f"Date: {letter.sent_date or ''}", f"Subject: {letter.subject or ''}"]
+    to = ", ".join(f"{each.name} <{each.email_address}>" for each in letter.recipients)
+    lines = [f"From: {letter.sender or ''}\nTo: {to}\nDate: {letter.sent_date or ''}\nSubject: {letter.subject or ''}"]
     body = letter.body or html_text(parsed_html(letter.html_body or ""))
+    out.leave_out("body in rich text (save the letter as .eml)", not body.strip())
     files = letter.attachments
     if files:
         lines.append(f"Attached: {', '.join(each.file_name or 'without a name' for each in files)}")

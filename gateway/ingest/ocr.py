@@ -208,7 +208,9 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "HEIF", "ICO")
 def read_image(source: Path, out: Output) -> str:
     """Read every page of a TIFF, or the first frame of an animation; returns the description."""
     with _opened(source) as image:
-        count = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
+        frames = getattr(image, "n_frames", 1)
+        count = frames if image.format == "TIFF" else 1
+        out.leave_out("further frame", (frames - count) * (image.format != "MPO"))
         pages = f", {count} pages" if count > 1 else ""
         description = f"{image.format} picture, {image.width} × {image.height}{pages}"
         for index in range(count):
@@ -232,15 +234,13 @@ def read_image(source: Path, out: Output) -> str:
 def _opened(source: Path) -> "Image":
     """Open the picture without decoding it; raises `Unreadable`."""
     from pi_heif import register_heif_opener
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     register_heif_opener(thumbnails=False)
     try:
         return Image.open(source, formats=_FORMATS)
     except Image.DecompressionBombError:
         raise Unreadable("the picture has too many pixels to be opened") from None
-    except UnidentifiedImageError:
-        raise Unreadable("the picture is damaged or in an unsupported format") from None
 
 
 def _decoded(image: "Image") -> "Image":

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from gateway.domain.json import Json, JsonObject
 
@@ -35,8 +35,7 @@ OCR_PAGES = 50
 MAX_PIXELS = 64_000_000
 """Larger pictures aren't decoded."""
 PAGE_IMAGES = 50
-MAX_IMAGE_BYTES = 40 * 1024**2
-"""Of all page images of a file together."""
+"""Of a file."""
 
 MAX_ENTRIES = 10_000
 """Files that are listed of an archive, or allowed in an office file."""
@@ -92,10 +91,7 @@ class ExtractedFile:
     @classmethod
     def from_json(cls, value: Json) -> "ExtractedFile":
         """Parse the JSON of `to_json`; raises `ValueError`."""
-        try:
-            return _EXTRACTED.validate_python(value)
-        except ValidationError as exc:
-            raise ValueError("this is not the result of reading a file") from exc
+        return _EXTRACTED.validate_python(value)
 
 
 _EXTRACTED = TypeAdapter(ExtractedFile)
@@ -104,6 +100,7 @@ _EXTRACTED = TypeAdapter(ExtractedFile)
 LONG_SIDE = 1568
 """Pixels; vision models gain nothing from more."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_LINE_END = re.compile(r"\r\n|[\r\v\f\x1c-\x1e]")
 _TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 _MARK = re.compile(r"^--- (?:page|file)\b", re.MULTILINE)
 """The marks between pages and before files; those in a text are escaped."""
@@ -128,12 +125,14 @@ class Output:
         """Scans and pictures so far, of all files in the file."""
         self._read_part = read_part
         self._left_out: Counter[str] = Counter()
+        self._unread: dict[str, list[str]] = {}
+        """The files in the file, by what is wrong with them."""
         self._depth = self._files = self._part_bytes = 0
         self._heading = ""
         self.characters = 0
         self._folder, self._began = folder, time.monotonic()
         self._texts: list[str] = []
-        self._image_bytes = self._images = 0
+        self._images = 0
 
     @property
     def pages(self) -> int:
@@ -153,7 +152,7 @@ class Output:
     @property
     def has_image_room(self) -> bool:
         """Whether there is room for another page image."""
-        return self._images < PAGE_IMAGES and self._image_bytes < MAX_IMAGE_BYTES
+        return self._images < PAGE_IMAGES
 
     def add(self, text: str) -> None:
         """Add the next page; raises `Unreadable` beyond a limit."""
@@ -184,9 +183,10 @@ class Output:
 
     @property
     def left_out(self) -> str:
-        """One line, "left out: 2 pictures, 1 comment"; "" if all was read."""
+        """One line, "x.bin: why; left out: 2 pictures, 1 comment"; "" if all was read."""
+        unread = (f"{_some(names)}: {why}" for why, names in self._unread.items())
         parts = ", ".join(f"{count:,} {part}{'s' * (count > 1)}" for part, count in self._left_out.most_common())
-        return f"left out: {parts}" if parts else ""
+        return "; ".join([*unread, *([f"left out: {parts}"] if parts else [])])
 
     def add_file(self, name: str, content: bytes) -> None:
         """Read a file inside of this one as further pages; a part that can't be read is named in `left_out`."""
@@ -211,15 +211,14 @@ class Output:
             path.unlink(missing_ok=True)
             self._depth -= 1
             self._heading = ""
-            inner = f"{name}: {self.problem}" if self.problem else ""
-            self.problem = "; ".join(filter(None, (outer, inner)))
+            if self.problem:
+                self._unread.setdefault(self.problem, []).append(name)
+            self.problem = outer
 
     def add_image(self, image: "Image") -> None:
         """Add the picture of the last page, if there is room."""
         if self.has_image_room:
-            data = _as_jpeg(image)
-            (self._folder / f"{self.pages:03}.jpg").write_bytes(data)
-            self._image_bytes += len(data)
+            (self._folder / f"{self.pages:03}.jpg").write_bytes(_as_jpeg(image))
             self._images += 1
 
     def set_view(self, image: "Image") -> None:
@@ -245,21 +244,20 @@ class Output:
         return next((line for line in lines if sum(map(str.isalnum, line)) > 2), "")
 
 
+def _some(names: list[str]) -> str:
+    """The first names, and how many more there are."""
+    return ", ".join([*names[:3], *([f"{len(names) - 3:,} more"] if names[3:] else [])])
+
+
 def clean(text: str) -> str:
     """Plain text: uniform line ends, no control characters, no long runs of white space."""
-    text = _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = _CONTROL.sub("", _LINE_END.sub("\n", text))
     return _EMPTY_LINES.sub("\n\n\n", _TRAILING.sub("", text)).strip("\n")
 
 
 def _as_jpeg(image: "Image") -> bytes:
-    """A JPEG of at most 1568 pixels and about 400 KB."""
-    small = image.convert("RGB")
+    """A JPEG of at most 1568 pixels, and as a rule 400 KB."""
+    small, buffer = image.convert("RGB"), io.BytesIO()
     small.thumbnail((LONG_SIDE, LONG_SIDE))
-    data = b""
-    for quality in (82, 70, 55, 40, 25):
-        buffer = io.BytesIO()
-        small.save(buffer, "JPEG", quality=quality, optimize=True)
-        data = buffer.getvalue()
-        if len(data) <= 400 * 1024:
-            break
-    return data
+    small.save(buffer, "JPEG", quality=70, optimize=True)
+    return buffer.getvalue()

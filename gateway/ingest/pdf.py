@@ -37,7 +37,7 @@ def read_pdf(source: Path, out: Output) -> str:
         document = pypdfium2.PdfDocument(source, out.password or None)
     except pypdfium2.PdfiumError as exc:
         locked = "password" in str(exc).lower()
-        raise (out.locked() if locked else Unreadable("the PDF is damaged")) from None
+        raise (out.locked() if locked else Unreadable("the PDF is damaged; save or print it anew")) from None
     with closing(document):
         if document.get_formtype():
             document.init_forms()
@@ -146,6 +146,9 @@ def _rendered(page: "PdfPage", long_side: int) -> "Image":
     return image.convert("RGB")
 
 
+_UNREAD = dict.fromkeys((17, 18, 19, 21, 25, 26), "a file is attached here that isn't read; send it by itself")
+_UNREAD |= {13: "stamp: see the picture of this page", 15: "drawing: see the picture of this page"}
+"""Files, sounds, films and models, by PDFium's kinds of annotations (fpdf_annot.h); what only the page shows."""
 _MAX_ANNOTATIONS = 5_000
 _MAX_BYTES = 64 * 1024
 """Bytes of one text."""
@@ -178,13 +181,14 @@ def _line(page: "PdfPage", annotation: _Handle) -> Iterator[str]:
     if subtype == pdfium.FPDF_ANNOT_WIDGET and page.formenv is not None:
         label = _label(page, annotation) or _text(pdfium.FPDFAnnot_GetFormFieldName, page.formenv, annotation)
         yield from _field(page.formenv, annotation, label)
-    elif subtype == pdfium.FPDF_ANNOT_FILEATTACHMENT:
-        yield "[a file is attached here that isn't read; send it by itself]"
     elif subtype == pdfium.FPDF_ANNOT_LINK:
         yield from _link(page, annotation)
-    elif subtype != pdfium.FPDF_ANNOT_POPUP and (note := _string(annotation, b"Contents")):
-        author = _string(annotation, b"T")
-        yield f"[note{f' by {author}' if author else ''}: {note}]"
+    elif subtype != pdfium.FPDF_ANNOT_POPUP:
+        if subtype in _UNREAD:
+            yield f"[{_UNREAD[subtype]}]"
+        if note := _string(annotation, b"Contents"):
+            author = _string(annotation, b"T")
+            yield f"[note{f' by {author}' if author else ''}: {note}]"
 
 
 def _link(page: "PdfPage", annotation: _Handle) -> Iterator[str]:

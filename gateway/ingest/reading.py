@@ -20,7 +20,6 @@ from gateway.ingest.output import (
     MAX_OUTPUT_BYTES,
     MAX_SECONDS,
     ExtractedFile,
-    FileKind,
     Output,
     Unreadable,
     clean,
@@ -38,7 +37,7 @@ MAX_PROBLEM = 300
 Reader = Callable[[Path, Output], str]
 """Adds pages to the output and returns the description; raises `Unreadable` if it can't read on."""
 
-_BY_MIME: Mapping[str, Reader] = {
+_READERS: Mapping[str, Reader] = {
     "application/zip": read_zip,
     "message/rfc822": read_mail,
     "application/mbox": read_mbox,
@@ -54,8 +53,6 @@ _BY_MIME: Mapping[str, Reader] = {
     f"{ODF}text": read_odf,
     f"{ODF}spreadsheet": read_odf,
     f"{ODF}presentation": read_odf,
-}
-_BY_KIND: Mapping[FileKind, Reader] = {
     "pdf": read_pdf,
     "image": read_image,
     "page": read_page,
@@ -64,6 +61,7 @@ _BY_KIND: Mapping[FileKind, Reader] = {
     "code": read_text,
     "table": read_text,
 }
+"""By MIME type, else by kind."""
 _OLE = frozenset(
     {"application/encrypted", "application/msword", "application/vnd.ms-powerpoint", "application/vnd.ms-excel"}
 )
@@ -110,7 +108,7 @@ def read_file(source: str, target: str, name: str, mime: str, password: str = ""
 def _read(type: FileType, path: Path, out: Output) -> str:
     if refused := _REFUSED.get(type.mime):
         raise Unreadable(refused)
-    reader = _BY_MIME.get(type.mime) or _BY_KIND.get(type.kind)
+    reader = _READERS.get(type.mime) or _READERS.get(type.kind)
     if reader is None:
         raise Unreadable(_REFUSED.get(type.kind, "this kind of file isn't supported; send it as PDF or text"))
     with _damage_named():
@@ -149,7 +147,7 @@ def _damage_named() -> Iterator[None]:
     except (Unreadable, MemoryError):
         raise
     except Exception as exc:
-        raise Unreadable("the file is damaged, or not what it seems to be") from exc
+        raise Unreadable("the file is damaged, or not what it seems to be; save it anew, or as PDF or text") from exc
 
 
 def _read_part(path: Path, name: str, out: Output) -> None:

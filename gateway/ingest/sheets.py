@@ -52,13 +52,8 @@ def read_xlsx(source: Path, out: Output) -> str:
 
 def read_xlsb(source: Path, out: Output) -> str:
     """Read a binary workbook (.xlsb) by its values; returns the description."""
-    import python_calamine
-
     with checked_zip(source, office=False) as archive:
-        try:
-            description = _read_values(source, out)
-        except (python_calamine.CalamineError, OSError, ValueError):
-            raise Unreadable("this binary workbook (.xlsb) can't be read; save it as .xlsx") from None
+        description = _read_values(source, out)
         add_parts(archive, out)
     return description
 
@@ -79,7 +74,7 @@ def _read_values(source: Path, out: Output) -> str:
     with source.open("rb") as file:
         book = python_calamine.CalamineWorkbook.from_filelike(file)
         rows = {name: book.get_sheet_by_name(name).to_python(nrows=MAX_ROWS + 1) for name in book.sheet_names}
-    return _added({name: [_row_text(row[:MAX_COLUMNS]) for row in found] for name, found in rows.items()}, out)
+    return _added({name: list(map(_row_text, found)) for name, found in rows.items()}, out)
 
 
 def _added(sheets: dict[str, list[str]], out: Output) -> str:
@@ -115,7 +110,7 @@ def _cells(book: "Workbook", index: int) -> Iterator[Iterable["AnyCell"]]:
     sheet = book.worksheets[index]
     # Its stated size isn't reliable: it may be missing, or a million columns.
     sheet.reset_dimensions()
-    yield from islice(sheet.iter_rows(max_row=MAX_ROWS + 1, max_col=MAX_COLUMNS), MAX_ROWS + 1)
+    yield from islice(sheet.iter_rows(max_row=MAX_ROWS + 1, max_col=MAX_COLUMNS + 1), MAX_ROWS + 1)
 
 
 def _chosen(cells: Iterable["AnyCell"], formulas: Iterable["AnyCell"]) -> Iterator[object]:
@@ -159,10 +154,12 @@ def _form(section: str) -> tuple[str, str, str] | None:
 
 
 def _row_text(row: Iterable[object]) -> str:
-    """A row without line breaks and trailing empty cells."""
+    """A row without line breaks and trailing empty cells; of a long one its beginning, with a note."""
     cells = ["" if value is None else " ".join(_shown(value).split()) for value in row]
     while cells and not cells[-1]:
         cells.pop()
+    if cells[MAX_COLUMNS:]:
+        cells[MAX_COLUMNS:] = [f"[columns after the first {MAX_COLUMNS} were not read]"]
     return " | ".join(cells)
 
 

@@ -6,6 +6,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,29 +42,37 @@ _OLE: tuple[tuple[str, FileType], ...] = (
 _MAGIC: tuple[tuple[bytes, FileKind, str], ...] = (
     (rb"\x89PNG\r\n\x1a\n", "image", "image/png"),
     (rb"\xff\xd8\xff", "image", "image/jpeg"),
-    (rb"GIF8", "image", "image/gif"),
+    (rb"GIF8[79]a", "image", "image/gif"),
     (rb"RIFF....WEBP", "image", "image/webp"),
-    (rb"BM", "image", "image/bmp"),
+    (rb"BM.{12}[\x0c\x28\x38\x40\x6c\x7c]\0\0\0", "image", "image/bmp"),
     (rb"II\*\0|MM\0\*", "image", "image/tiff"),
-    (rb"....ftypavif", "image", "image/avif"),
-    (rb"....ftyp(?:hei|mif1)", "image", "image/heic"),
+    (rb"....ftypavi[fs]", "image", "image/avif"),
+    (rb"....ftyp(?:hei|hev|mif1|msf1)", "image", "image/heic"),
     (rb"RIFF....AVI ", "video", "video/x-msvideo"),
+    (rb"\0\0\x01[\xb3\xba]|FLV\x01", "video", "video/mpeg"),
     (rb"\{\\rtf", "document", "application/rtf"),
     (rb"\x1f\x8b", "archive", "application/gzip"),
-    (rb"BZh", "archive", "application/x-bzip2"),
+    (rb"BZh[1-9]1AY&SY", "archive", "application/x-bzip2"),
     (rb"\xfd7zXZ\0", "archive", "application/x-xz"),
     (rb".{257}ustar", "archive", "application/x-tar"),
     (rb"7z\xbc\xaf\x27\x1c", "archive", "application/x-7z-compressed"),
-    (rb"Rar!", "archive", "application/vnd.rar"),
+    (rb"Rar!\x1a\x07", "archive", "application/vnd.rar"),
+    (rb"\x28\xb5\x2f\xfd", "archive", "application/zstd"),
     (rb"RIFF....WAVE|RF64....WAVE", "audio", "audio/wav"),
     (rb"fLaC", "audio", "audio/flac"),
     (rb"\xff[\xf0\xf1\xf8\xf9]", "audio", "audio/aac"),
     # A frame of layer III or II whose bit rate and sample rate exist.
-    (rb"ID3|\xff[\xe2\xe3\xf2-\xf5\xfa-\xfd][\x10-\x1b\x20-\x2b\x30-\xeb]", "audio", "audio/mpeg"),
+    (rb"ID3[\2-\4]|\xff[\xe2\xe3\xf2-\xf5\xfa-\xfd][\x10-\x1b\x20-\x2b\x30-\xeb]", "audio", "audio/mpeg"),
     (rb"#!AMR", "audio", "audio/amr"),
     (rb"caff\0", "audio", "audio/x-caf"),
     (rb"FORM....AIF[FC]", "audio", "audio/aiff"),
-    (rb"MThd", "audio", "audio/midi"),
+    (rb"MThd\0", "audio", "audio/midi"),
+    (rb"OggS(?=.{0,512}\x80theora)", "video", "video/ogg"),
+    (rb"OggS", "audio", "audio/ogg"),
+    (rb"\x1aE\xdf\xa3(?=.*V_|(?!.*A_))", "video", "video/webm"),
+    (rb"\x1aE\xdf\xa3", "audio", "audio/webm"),
+    (rb"\x30\x26\xb2\x75\x8e\x66\xcf\x11(?=.*\xc0\xef\x19\xbc\x4d\x5b\xcf\x11)", "video", "video/x-ms-wmv"),
+    (rb"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "audio", "audio/x-ms-wma"),
 )
 _OFFICE: tuple[tuple[str, FileType], ...] = (
     ("word/", FileType("document", f"{OFFICE}wordprocessingml.document")),
@@ -98,17 +107,18 @@ def sniff(source: Path, name: str, mime: str) -> FileType:
     """The type by the first 64 KB and the list of files of a zip; the claims distinguish texts."""
     with source.open("rb") as file:
         head = file.read(_HEAD)
-    if b"%PDF-" in head[:1024]:
+    if head.lstrip().startswith(b"%PDF-") or (b"%PDF-" in head[:1024] and decode(head) is None):
         return FileType("pdf", "application/pdf")
     if head.startswith((b"PK\3\4", b"PK\5\6")):
         return _zipped(source)
     if head.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
         return _compound(source)
     for magic, kind, found in _MAGIC:
-        if re.match(magic, head, re.DOTALL):
+        # Cyrillic letters may look like the beginning of a frame of sound, which has zeros.
+        if re.match(magic, head, re.DOTALL) and not (kind == "audio" and head[0] == 0xFF and b"\0" not in head):
             return FileType(kind, found)
-    if heard := _recording(source, head):
-        return heard
+    if head[4:8] == b"ftyp":
+        return _movie(source, head[8:12])
     text = decode(head)
     if text is None:
         return UNKNOWN
@@ -119,11 +129,9 @@ def sniff(source: Path, name: str, mime: str) -> FileType:
 def _compound(source: Path) -> FileType:
     import olefile
 
-    try:
-        with olefile.OleFileIO(source) as file:
-            return next((type for stream, type in _OLE if file.exists(stream)), OLE)
-    except (OSError, ValueError, IndexError, struct.error):
-        return OLE
+    with suppress(OSError, ValueError, IndexError, struct.error), olefile.OleFileIO(source) as file:
+        return next((type for stream, type in _OLE if file.exists(stream)), OLE)
+    return OLE
 
 
 def _zipped(source: Path) -> FileType:
@@ -159,25 +167,6 @@ def _text(text: str, extension: str) -> FileType:
 
 
 MAX_MOOV_BYTES = 2 * 1024**2
-
-_ASF = b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"
-_ASF_VIDEO = b"\xc0\xef\x19\xbc\x4d\x5b\xcf\x11"
-
-
-def _recording(source: Path, head: bytes) -> FileType | None:
-    """The kind of recording in a container of either kind; None if it is none. `head` is its beginning."""
-    if head[4:8] == b"ftyp":
-        return _movie(source, head[8:12])
-    if head.startswith(b"OggS"):
-        film = b"\x80theora" in head[:512]
-        return FileType("video", "video/ogg") if film else FileType("audio", "audio/ogg")
-    if head.startswith(b"\x1aE\xdf\xa3"):
-        film = b"V_" in head or b"A_" not in head
-        return FileType("video", "video/webm") if film else FileType("audio", "audio/webm")
-    if head.startswith(_ASF):
-        film = _ASF_VIDEO in head
-        return FileType("video", "video/x-ms-wmv") if film else FileType("audio", "audio/x-ms-wma")
-    return None
 
 
 def _movie(source: Path, brand: bytes) -> FileType:

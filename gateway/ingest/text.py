@@ -59,9 +59,10 @@ def start_of(source: Path, out: Output) -> bytes:
     return raw
 
 
-_SKIPPED_TAGS = re.compile("script|style|noscript|template|svg|head|iframe|object|canvas|select|button")
+_SKIPPED_TAGS = re.compile("script|style|template|head")
 _LINES = re.compile(
-    "address|article|aside|blockquote|body|d[dlt]|div|fieldset|figcaption|figure|footer|form|header|hr|main|nav|section|tr"
+    "address|article|aside|blockquote|body|button|d[dlt]|details|div|fieldset|figcaption|figure|footer|form|header|hr|main"
+    "|nav|option|section|select|summary|text|tr"
 )
 _PARAGRAPHS = re.compile("p|pre|ul|ol|table")
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
@@ -81,6 +82,7 @@ _BREAKS = re.compile(r"[ \n\r\f]*[\n\r\f][ \n\r\f]*")
 def read_page(source: Path, out: Output) -> str:
     """Read a saved web page; returns the description."""
     root = parsed_html(decode_html(start_of(source, out)))
+    out.leave_out("picture", sum(each.get("src", "").startswith("data:") for each in root.iter("img")))
     title = _SPACE.sub(" ", root.findtext(".//title") or "").strip()
     out.add(html_text(root))
     return f"web page: {title or out.first_line()}"
@@ -88,9 +90,7 @@ def read_page(source: Path, out: Output) -> str:
 
 def read_svg(source: Path, out: Output) -> str:
     """Read the words of a drawing; returns the description."""
-    root = parsed_html(decode_html(start_of(source, out)))
-    words = (" ".join("".join(each.itertext()).split()) for each in root.iter("text", "title", "desc"))
-    out.add("\n".join(filter(None, words)))
+    out.add(html_text(parsed_html(decode_html(start_of(source, out)))))
     out.leave_out("drawing (SVG; only its words were read)")
     return f"SVG drawing: {out.first_line()}"
 
@@ -100,6 +100,7 @@ def read_notebook(source: Path, out: Output) -> str:
     notebook = json.loads(decode(start_of(source, out)) or "")
     for cell in notebook["cells"]:
         kind, text = cell.get("cell_type"), "".join(cell.get("source", ()))
+        out.leave_out("picture", len(cell.get("attachments", ())))
         out.add("\n".join([f"```\n{text}\n```" if kind == "code" else text, *_outputs(cell.get("outputs", ()), out)]))
     return f"notebook, {len(notebook['cells'])} cells: {out.first_line()}"
 
@@ -107,21 +108,32 @@ def read_notebook(source: Path, out: Output) -> str:
 def _outputs(outputs: Iterable[Mapping[str, Any]], out: Output) -> Iterator[str]:
     for each in outputs:
         data = each.get("data", {})
-        text = "".join(data.get("text/plain", ())) or "".join(each.get("text", ()))
-        yield without_base64(text or "\n".join(each.get("traceback", ())), out)
-        out.leave_out("picture", sum(kind.startswith("image/") for kind in data))
+        texts = ["".join(data.get(f"text/{kind}", ())) for kind in ("plain", "markdown", "html", "latex")]
+        texts += ["".join(each.get("text", ())), "\n".join(each.get("traceback", ())), each.get("evalue", "")]
+        # The plain form of what only a browser shows is the name of its class.
+        yield without_base64(next((text for text in texts if text and not text.startswith("<IPython")), ""), out)
+        for kind in data:
+            if not kind.startswith("text/"):
+                out.leave_out("picture" if kind.startswith("image/") else f"output ({kind})")
+
+
+_LOCKED = "META-INF/encryption.xml"
 
 
 def read_epub(source: Path, out: Output) -> str:
     """Read each chapter as a page, in the order of the spine; returns the description."""
     with checked_zip(source, office=False) as book:
+        locked = xml_part(book, _LOCKED).iter("{*}CipherReference") if _LOCKED in book.NameToInfo else ()
+        sealed = {unquote(each.get("URI", "")) for each in locked}
         package = next(xml_part(book, "META-INF/container.xml").iter("{*}rootfile")).get("full-path", "")
         root = xml_part(book, package)
         files = {item.get("id"): item.get("href", "") for item in root.iter("{*}item")}
         for reference in list(root.iter("{*}itemref"))[:MAX_ENTRIES]:
             href = unquote(files.get(reference.get("idref"), "")).partition("#")[0]
             chapter = posixpath.normpath(posixpath.join(posixpath.dirname(package), href))
-            if chapter in book.NameToInfo and (text := html_text(parsed_html(decode_html(book.read(chapter))))):
+            if chapter in sealed or chapter not in book.NameToInfo:
+                out.leave_out("missing or encrypted chapter")
+            elif text := html_text(parsed_html(decode_html(book.read(chapter)))):
                 out.add(text)
         out.leave_out("picture", sum(item.get("media-type", "").startswith("image/") for item in root.iter("{*}item")))
     words = [root.findtext(f".//{{*}}{tag}") or "" for tag in ("title", "creator")]
@@ -167,8 +179,10 @@ def _walk(element: "_Element", parts: list[str], *, in_line: bool, preformatted:
         parts.append(" | ")
     in_line = in_line or tag in {"td", "th"} or tag in _HEADINGS
     preformatted = preformatted or tag == "pre"
-    if tag == "input" and element.get("type") == "checkbox":
+    if tag == "input" and element.get("type") in {"checkbox", "radio"}:
         parts.append("[ ] " if element.get("checked") is None else "[x] ")
+    elif tag == "input" and element.get("type") not in {"hidden", "password"}:
+        parts.append(f" {element.get('value', '')} ")
     if tag == "img" and (description := (element.get("alt") or "").strip()):
         parts.append(f" [picture: {_SPACE.sub(' ', description)}] ")
     begin = len(parts)

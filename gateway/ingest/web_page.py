@@ -2,6 +2,7 @@
 
 import re
 import sys
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -65,7 +66,6 @@ def _page(html: str, url: str) -> tuple[str, str, list[str]]:
 
 
 def _joined(base: str, href: str) -> str:
-    try:
+    with suppress(ValueError):
         return urljoin(base, href).partition("#")[0]
-    except ValueError:
-        return ""
+    return ""

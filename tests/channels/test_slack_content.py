@@ -40,6 +40,8 @@ def test_rich_text_reads_as_it_is_shown() -> None:
     ]}  # fmt: skip
     assert shown(section) == "a &lt; b <https://e.org|here><@U1>:tea:@heretoday<#C1>"
     assert shown({"type": "rich_text_list", "elements": [section, section]}).count("• a") == 2
+    old = {"type": "rich_text_section", "elements": [{"type": "text", "text": "old", "style": {"strike": True}}]}
+    assert shown({"type": "rich_text_list", "style": "ordered", "offset": 2, "elements": [old]}) == "3. ~old~"
 
 
 BREAD = {"type": "text", "text": "Bread"}
@@ -79,5 +81,8 @@ def test_an_alert_is_told_in_full_and_a_transcript_is_not_the_persons_word() -> 
         }
     )
     assert set(root.whole.split("\n")) == {"load 31", "CPU high on db-3", "https://a.example/17", "Is: bad"}
+    gone = inbound(files=[{"id": "F1", "name": "a.txt", "mode": "tombstone"}])
+    assert gone.added == "[file a.txt: Slack no longer has it; send it again]"
+    assert inbound(attachments=[{"image_url": "https://e.org/x"}]).added == "[picture]"
     clip = {"id": "F1", "name": "v.m4a", "transcription": {"status": "complete", "preview": {"content": "buy tea"}}}
     assert inbound(files=[clip]).added == "Slack's transcript of v.m4a: buy tea"

@@ -174,6 +174,7 @@ def test_a_message_forwarded_with_a_word_is_quoted() -> None:
     shared = [{"text": "look &lt;here&gt;", "is_share": True, "author_name": "Eve\n"}, {"text": "preview"}]
     said = inbound(attachments=shared)
     assert (said.text, said.quoted, said.forwarded) == ("hello", "Forwarded from Eve:\nlook <here>", "")
+    assert inbound(attachments=[shared[0] | {"text": "x" * 3000 + "end"}]).quoted.endswith("xend")
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,7 @@ def test_the_address_behind_words_stands_beside_them_and_is_nobodys_word() -> No
 def test_spoilers_and_quotes_stay_what_they_are() -> None:
     spoiler = {"type": "spoiler", "offset": 0, "length": 2}
     assert heard("hi you", entities=[spoiler]).text == "||hi|| you"
+    assert heard("hi you", entities=[spoiler | {"type": "strikethrough"}]).text == "~~hi~~ you"
     quote = {"type": "blockquote", "offset": 0, "length": 8}
     assert heard("/approve", entities=[quote]).text == "\n> /approve\n"
     assert heard("🎩", entities=[{"type": "bold", "offset": 1, "length": 1}]).text == "🎩"

@@ -94,6 +94,11 @@ def test_of_a_photo_the_largest_size_is_taken() -> None:
         ),
         ({"contact": {"first_name": "Ada", "phone_number": "+49 1"}}, "[contact Ada, +49 1]"),
         ({"poll": POLL}, "[poll Tea? yes / no]"),
+        (
+            {"poll": POLL | {"options": [{"text": "yes", "voter_count": 3, "persistent_id": "y"}]}},
+            "[poll Tea? yes (3)]",
+        ),
+        ({"location": {"latitude": 1, "longitude": 2, "live_period": 900}}, "[location 1.0, 2.0 (live)]"),
         ({"dice": {"emoji": "🎲", "value": 5}}, "[dice 🎲 5]"),
         (
             {"checklist": {"title": "Shop", "tasks": [{"id": 1, "text": "milk"}, {"id": 2, "text": "tea"}]}},
@@ -101,6 +106,27 @@ def test_of_a_photo_the_largest_size_is_taken() -> None:
         ),
         ({"story": {"chat": GROUP, "id": 1}}, "[story: not readable here; send it as a file]"),
         ({"rich_message": {"blocks": [{"type": "divider"}]}}, "[rich message]"),
+        (
+            {
+                "rich_message": {
+                    "blocks": [
+                        {"type": "photo", "photo": PHOTO},
+                        {
+                            "type": "map",
+                            "location": {"latitude": 1, "longitude": 2},
+                            "zoom": 1,
+                            "width": 1,
+                            "height": 1,
+                        },
+                    ]
+                }
+            },
+            "[photo in it: not read; send it by itself]\n[map 1.00000, 2.00000]",
+        ),
+        (
+            {"hologram": {"of": "next year"}},
+            "[a message that isn't readable here; say it in words, or send it as a file]",
+        ),
         ({"rich_message": PAGE}, "Prices\nfrom today🙂\ntea | 3\n• one\nx^2more\ninside"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
@@ -118,7 +144,7 @@ ORIGIN = {"type": "user", "date": 1, "sender_user": ADA}
     [
         ({}, ""),
         ({"reply_to_message": message("what you said")}, "what you said"),
-        ({"reply_to_message": message("x" * 5000)}, "x" * 4096),
+        ({"reply_to_message": message("x" * 5000)}, "x" * 5000),
         ({"reply_to_message": message(None, photo=PHOTO, caption="my cat")}, "[photo] my cat"),
         ({"reply_to_message": message(None, voice=FILE | {"duration": 1})}, "[voice message]"),
         (
@@ -131,6 +157,10 @@ ORIGIN = {"type": "user", "date": 1, "sender_user": ADA}
         (
             {"external_reply": {"origin": ORIGIN}, "quote": {"text": "there", "position": 0}},
             "Forwarded from Ada Lovelace:\nthere",
+        ),
+        (
+            {"external_reply": {"origin": ORIGIN}},
+            "Forwarded from Ada Lovelace:\n[not shown to bots: quote or forward it]",
         ),
         ({"external_reply": {"origin": ORIGIN, "poll": POLL}}, "Forwarded from Ada Lovelace:\n[poll Tea? yes / no]"),
         ({"reply_to_message": message(None, forum_topic_created={"name": "t", "icon_color": 1}) | {"from": ME}}, ""),

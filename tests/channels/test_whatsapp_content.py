@@ -135,6 +135,24 @@ def test_what_is_no_text_is_told_in_words(kind: str, content: dict[str, object],
     assert (inbound.text, inbound.forwarded) == (text, source)
 
 
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (Message.FromString(b"\xf2\x3f\x05hello"), "[kind of message newer than this program: not readable here"),
+        (ParseDict({"placeholderMessage": {"type": "MASK_LINKED_DEVICES"}}, Message()), "[placeholder: not readable"),
+        (
+            ParseDict(
+                {"interactiveResponseMessage": {"nativeFlowResponseMessage": {"paramsJSON": "{day: 5}"}}}, Message()
+            ),
+            "[interactive response] {day: 5}",
+        ),
+    ],
+    ids=["newer than the schema", "only on the phone", "answers of a form"],
+)
+def test_what_only_the_phone_or_a_newer_program_shows_is_told(content: Proto, text: str) -> None:
+    assert read(content=content).text.startswith(text)
+
+
 def test_the_preview_of_a_link_and_view_once_stand_beside_the_words() -> None:
     preview = Message()
     preview.extendedTextMessage.text = "see https://e.org"

@@ -182,14 +182,14 @@ def test_talk_of_others_is_not_meant_for_us() -> None:
     assert not read(chat="1203", sender="4917", group=True, content=people.mention("@4918 hi", "4918")).addressed
 
 
-def test_a_quoted_file_is_named_and_a_long_quote_is_shortened() -> None:
+def test_a_quoted_file_is_named_and_a_long_quote_is_whole() -> None:
     message = people.mention("look", "1")
     quoted = message.extendedTextMessage.contextInfo.quotedMessage
     quoted.imageMessage.SetInParent()
     assert read(content=message).quoted == "[image]"
     quoted.Clear()
     quoted.conversation = "x" * 100_000
-    assert len(read(content=message).quoted) == 4000
+    assert len(read(content=message).quoted) == 100_000
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,11 @@ def picture(form: str = "PNG", lines: tuple[str, ...] = ENGLISH[:2], **options: 
     return encoded(written(lines, 40), form, **options)
 
 
+def animation() -> bytes:
+    frames = [Image.new("RGB", (40, 40), colour) for colour in ("white", "red")]
+    return encoded(frames[0], "GIF", save_all=True, append_images=frames[1:])
+
+
 def encoded(image: Image.Image, form: str, **options: object) -> bytes:
     out = io.BytesIO()
     image.save(out, form, **options)

@@ -60,7 +60,7 @@ def check(derived: ExtractedFile, target: Path) -> None:
     assert not {"\n", "\r", "\0"} & set(derived.description + derived.problem)
     assert derived.text or derived.problem
     assert derived.characters <= output.MAX_TEXT_CHARACTERS
-    assert sum(path.stat().st_size for path in target.glob("*.jpg")) <= 2 * output.MAX_IMAGE_BYTES
+    assert sum(path.stat().st_size for path in target.glob("*.jpg")) <= output.PAGE_IMAGES * 1024**2
 
 
 def text(tmp_path: Path) -> str:
@@ -131,14 +131,17 @@ class TestKinds:
         assert "--- page 2 ---" in text(tmp_path)
 
 
+DAMAGED = "the file is damaged, or not what it seems to be; save it anew, or as PDF or text"
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("content", "name", "problem"),
         [
             (b"", "empty.pdf", "the file is empty"),
             (samples.locked_pdf(), "x.pdf", output.LOCKED),
-            (b"%PDF-1.7 and no more", "x.pdf", "the PDF is damaged"),
-            (b"\x89PNG\r\n\x1a\n and no more", "x.png", "the picture is damaged or in an unsupported format"),
+            (b"%PDF-1.7 and no more", "x.pdf", "the PDF is damaged; save or print it anew"),
+            (b"\x89PNG\r\n\x1a\n and no more", "x.png", DAMAGED),
             (b"\0\1\2\3", "x.bin", "this kind of file isn't supported; send it as PDF or text"),
             (b"7z\xbc\xaf\x27\x1c", "x.7z", "this kind of archive isn't supported; send it as .zip"),
             (
@@ -146,7 +149,7 @@ class TestRefusals:
                 "x.xls",
                 "this old kind of file isn't supported; save it as .docx, .xlsx, .pptx or PDF",
             ),
-            (b"\0\0\0\x18ftypheic", "x.heic", "the picture is damaged or in an unsupported format"),
+            (b"\0\0\0\x18ftypheic", "x.heic", DAMAGED),
             (b"<html></html>", "x.html", "no text was found in it"),
             (b"\x1f\x8bnothing", "x.tar.gz", "this kind of archive isn't supported; send it as .zip"),
         ],
@@ -285,7 +288,7 @@ class TestBounds:
 
     def test_an_archive_with_many_names_is_listed_in_part(self, reading: Read) -> None:
         derived = reading(zipped({str(number): "" for number in range(output.MAX_ENTRIES + 5)}), "x.zip")
-        assert derived.problem == "only the first 10,000 names were listed"
+        assert "more than is read" in derived.problem
 
     def test_deep_documents_are_no_danger(self, reading: Read) -> None:
         reading(b"[" * 500_000, "x.json")
@@ -395,5 +398,5 @@ class TestInTheCpuProcess:
 
 
 def test_what_is_not_the_result_of_reading_is_refused() -> None:
-    with pytest.raises(ValueError, match="not the result of reading"):
+    with pytest.raises(ValueError, match="ExtractedFile"):
         ExtractedFile.from_json({"kind": "poem"})

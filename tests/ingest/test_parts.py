@@ -11,6 +11,7 @@ from datetime import datetime
 import openpyxl
 import pptx
 import pytest
+from lxml import etree
 from openpyxl.chart import BarChart, Reference
 from openpyxl.comments import Comment
 from openpyxl.drawing.image import Image as SheetImage
@@ -236,6 +237,111 @@ def letter(*attached: tuple[str, bytes]) -> email.message.EmailMessage:
     return message
 
 
+def drawn(words: str) -> str:
+    """A text box of Word, as it is without a form for old programs."""
+    box = f"<w:p><w:r><w:t>{words}</w:t></w:r></w:p>"
+    graphic = f"<a:graphic><a:graphicData><w:txbxContent>{box}</w:txbxContent></a:graphicData></a:graphic>"
+    return f"<w:p><w:r><w:drawing><wp:anchor>{graphic}</wp:anchor></w:drawing></w:r></w:p>"
+
+
+def deck() -> bytes:
+    """A slide with a soft line break, and a shape that only newer programs show, with an equation and a description."""
+    show, out = pptx.Presentation(), io.BytesIO()
+    slide = show.slides.add_slide(show.slide_layouts[6])
+    boxes = [slide.shapes.add_textbox(*(Inches(1),) * 4) for _ in range(2)]
+    boxes[0].text_frame.text = "one\vtwo"
+    new = boxes[1].element
+    new.nvSpPr.cNvPr.set("descr", "the plan")
+    run = etree.fromstring(f"<m:oMath {M}><m:d><m:e><m:r><m:t>a+b</m:t></m:r></m:e></m:d></m:oMath>")
+    boxes[1].text_frame.paragraphs[0]._p.append(run)
+    tree, space = new.getparent(), "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+    tree.remove(new)
+    etree.SubElement(etree.SubElement(tree, f"{space}AlternateContent"), f"{space}Choice").append(new)
+    show.save(out)
+    return out.getvalue()
+
+
+def stock() -> bytes:
+    cells = "<table:table-cell table:number-columns-repeated='2'><text:p>7</text:p></table:table-cell>"
+    cells += "<table:table-cell table:number-columns-repeated='2'/><table:table-cell office:value='9'/>"
+    rows = f"<table:table-row table:number-rows-repeated='3'>{cells}</table:table-row>"
+    content = samples.opendocument("spreadsheet", f"<office:s><table:table>{rows}</table:table></office:s>")
+    return with_parts(content, {"Object 1": b"x", "media/a.bin": b"\0\1\2"})
+
+
+def wide() -> bytes:
+    book, out = openpyxl.Workbook(), io.BytesIO()
+    book.active.append(list(range(output.MAX_COLUMNS + 1)))
+    book.save(out)
+    return out.getvalue()
+
+
+def book() -> bytes:
+    """A book with a protected chapter."""
+    sealed = "<e><CipherReference URI='o/two.xhtml'/></e>"
+    return with_parts(samples.epub(), {"META-INF/encryption.xml": sealed})
+
+
+def packed() -> bytes:
+    """An archive with a file of an unusual method, a damaged one, and what macOS adds."""
+    files = {"a.txt": "unusual", "b.txt": "damaged", "__MACOSX/._c.txt": b"\0\5\x16\7", "c.txt": "fine"}
+    content = bytearray(zipped(files | {f"{n}.bin": b"\0\1\2" for n in range(5)}, zipfile.ZIP_STORED))
+    content[content.index(b"PK\1\2") + 10] = content[8] = 9
+    content[content.index(b"damaged")] ^= 1
+    return bytes(content)
+
+
+def notebook() -> bytes:
+    data = {"text/plain": "<IPython.core.display.HTML object>", "text/html": "<b>14 pegs</b>", "application/x": 1}
+    cell = {"cell_type": "code", "source": "1", "outputs": [{"data": data}], "attachments": {"a.png": {}}}
+    return json.dumps({"cells": [cell]}).encode()
+
+
+FORM = b"<form><select><option>Bonn</select><input value=Bo><button>Pay</button></form><svg><text>axis</text></svg>"
+UNUSUAL = ", 1 ".join(f"damaged or unusually packed file ({name}.txt; send it by itself)" for name in "ab")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words", "problem"),
+    [
+        ("a.docx", samples.docx(drawn("14 pegs")), "14 pegs", ""),
+        ("a.pptx", deck(), "one\ntwo\n\n[picture: the plan]\n(a+b)", ""),
+        (
+            "a.ods",
+            stock(),
+            "7 | 7 | | | 9\n[3 such rows]",
+            "a.bin: this kind of file isn't supported; send it as PDF or text; left out: 1 embedded object",
+        ),
+        ("a.xlsx", wide(), "199 | [columns after the first 200 were not read]", ""),
+        ("a.epub", book(), "It was day 1.", "left out: 1 missing or encrypted chapter"),
+        (
+            "a.zip",
+            packed(),
+            "fine",
+            "0.bin, 1.bin, 2.bin, 2 more: this kind of file isn't supported; send it as PDF or text; left out: 1 "
+            + UNUSUAL,
+        ),
+        ("a.ipynb", notebook(), "<b>14 pegs</b>", "left out: 1 picture, 1 output (application/x)"),
+        ("a.html", FORM + b"<img src='data:image/png;base64,AA'>", "Bonn\nBo\nPay\naxis", "left out: 1 picture"),
+        ("a.txt", b"one\x0btwo\x0cthree", "one\ntwo\nthree", ""),
+        (
+            "a.rtf",
+            rb'{\rtf1 {\field{\*\fldinst HYPERLINK "https://e.org/1"}{\fldrslt here}}}',
+            "[link: https://e.org/1]",
+            "",
+        ),
+        ("a.gif", samples.animation(), "", "left out: 1 further frame"),
+    ],
+    ids=lambda each: each if isinstance(each, str) and each.startswith("a.") else "",
+)
+def test_what_is_easily_overlooked_is_read_or_named(
+    name: str, content: bytes, words: str, problem: str, found: Read
+) -> None:
+    file, text = found(content, name)
+    assert words in text
+    assert file.problem == problem
+
+
 class TestMail:
     def test_attachments_and_letters_inside_are_read(self, found: Read) -> None:
         message = letter(("terms.txt", b"the notice period is 14 weeks"), ("voice.ogg", b"OggS\0\2" + bytes(22)))
@@ -273,12 +379,30 @@ class TestMail:
                 "Rent: 700",
                 "",
             ),
+            (
+                "multipart/alternative; boundary=b",
+                "--b\nContent-Type: text/plain\n\nPay here\n--b\nContent-Type: text/html\n\n"
+                "<a href='https://e.org/pay'>Pay here</a>\n--b--",
+                "Pay here (https://e.org/pay)",
+                "",
+            ),
+            (
+                "message/external-body; access-type=URL",
+                "Content-Type: image/png\n\n",
+                "Subject: x",
+                "left out: 1 attachment that is kept elsewhere",
+            ),
         ],
     )
     def test_bodies_of_any_kind(self, head: str, body: str, words: str, problem: str, found: Read) -> None:
         file, text = found(f"From: a@example.org\nSubject: x\nContent-Type: {head}\n\n{body}\n".encode(), "x.eml")
         assert words in text
         assert file.problem == problem
+
+    def test_a_subject_outside_of_the_standard_is_read(self, found: Read) -> None:
+        letter = "Subject: Grüße aus Köln\nReply-To: c@example.org\n\nhi".encode("latin-1")
+        text = found(letter, "x.eml").text
+        assert text.startswith("Reply-To: c@example.org\nSubject: Grüße aus Köln")
 
     def test_a_page_saved_with_its_parts_is_read(self, found: Read) -> None:
         page = b"From: <Saved by Blink>\nContent-Type: multipart/related; boundary=b\n\n--b\nContent-Type: text/html\n"
@@ -356,7 +480,7 @@ def form() -> bytes:
             b"<</Type/Pages/Count 1/Kids[4 0 R]>>",
             b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>",
             b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Resources<</Font<</F1 3 0 R>>>>/Contents 5 0 R"
-            b"/Annots[6 0 R 7 0 R 8 0 R 12 0 R 13 0 R]>>",
+            b"/Annots[6 0 R 7 0 R 8 0 R 12 0 R 13 0 R 14 0 R 15 0 R]>>",
             b"<</Length 65>>stream\nBT /F1 12 Tf 50 700 Td (Application for membership. Name:) Tj ET   \nendstream",
             b"<</Type/Annot/Subtype/Widget/FT/Tx/T(field1)/V(Bo Example)/Rect[250 695 400 715]>>",
             b"<</Type/Annot/Subtype/Widget/FT/Btn/T(vegan)/V/Yes/AS/Yes/Rect[50 600 60 610]"
@@ -367,6 +491,8 @@ def form() -> bytes:
             b"<</Type/EmbeddedFile/Length 13>>stream\n14 green pegs\nendstream",
             b"<</Type/Annot/Subtype/Link/Rect[45 695 260 715]/A<</S/URI/URI(%s)>>>>" % ADDRESS.encode(),
             b"<</Type/Annot/Subtype/FileAttachment/Rect[50 400 60 410]/FS 10 0 R>>",
+            b"<</Type/Annot/Subtype/Stamp/Rect[50 300 60 310]>>",
+            b"<</Type/Annot/Subtype/Sound/Rect[50 200 60 210]>>",
         ]
     )
 
@@ -378,7 +504,7 @@ def test_a_pdf_is_read_with_its_form_notes_and_files(found: Read) -> None:
         "vegan: [x]",
         "[note by Cy: ask again in May]",
         "--- file: a.txt ---\n14 green pegs",
-        "[a file is attached here that isn't read",
+        "[a file is attached here that isn't read; send it by itself]\n[stamp: see the picture of this page]\n[a file",
         f"[link behind “Application for membership. Name:”: {ADDRESS}]",
     ):
         assert words in text

@@ -38,7 +38,12 @@ def movie(brand: bytes, *tracks: bytes) -> bytes:
         (b"FORM\0\0\0\0AIFF", "audio", "audio/aiff"),
         (b"#!AMR\n", "audio", "audio/amr"),
         (b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "audio", "audio/x-ms-wma"),
+        (b"FLV\1\5\0\0\0\x09", "video", "video/mpeg"),
+        (b"\x28\xb5\x2f\xfd\0", "archive", "application/zstd"),
         ("\ufeffwords".encode("utf-16-le"), "text", "text/plain"),
+        ("ярлык;цена".encode("cp1251"), "text", "text/plain"),
+        *((text, "text", "text/plain") for text in (b"BMW 320d", b"GIF8 or PNG?", b"Rar! It went", b"ID3 tags")),
+        (b"a script that looks for %PDF-1.7", "text", "text/plain"),
     ],
 )
 def test_a_recording_is_what_its_bytes_say(tmp_path: Path, data: bytes, kind: str, mime: str) -> None:
