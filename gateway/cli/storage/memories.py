@@ -15,7 +15,6 @@ from gateway.cli.terminal.output import (
     argument,
     confirm,
     confirm_unless,
-    facts_of,
     flag,
     heading,
     option,
@@ -154,8 +153,16 @@ async def exported_lines(own: Remembering) -> list[str]:
 
 
 def _memory_facts(memory: Memory) -> Mapping[str, object]:
-    words = {"category": kind(memory), "text": one_line(memory.text, LONGEST_LISTED)}
-    return {**facts_of(memory), **words, "learned_at": memory.created_at, "replaced_by": memory.superseded_by}
+    return {
+        "id": memory.id,
+        "category": kind(memory),
+        "text": one_line(memory.text, LONGEST_LISTED),
+        "importance": memory.importance,
+        "tags": memory.tags,
+        "pinned": memory.pinned,
+        "learned_at": memory.created_at,
+        "replaced_by": memory.superseded_by,
+    }
 
 
 def _print(memory: Memory, learned: Sequence[MemorySource], whence: ImportOrigin | None) -> None:

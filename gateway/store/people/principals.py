@@ -12,8 +12,8 @@ from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fet
 from gateway.store.files.files import NO_TRANSCRIPTION
 
 NAME = 64
-_OWNER = "select id, role, name, identities, unconfirmed from principals where role = 'owner'"
 """Characters of a name."""
+_OWNER = "select id, role, name, identities, unconfirmed from principals where role = 'owner'"
 
 
 @dataclass(frozen=True, slots=True)

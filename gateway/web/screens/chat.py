@@ -167,7 +167,6 @@ async def thinking(site: AtSite, message: RowId) -> Response:
 
 async def own_message(site: Site, id: int) -> MessageRow:
     """A message of the owner's conversations; raises `Refused`."""
-    """A message of the owner's conversations; raises `Refused`."""
     async with site.database.connection() as conn:
         row = await messages.get(conn, MessageId(id))
         if row is None or row.principal_id != site.owner.id:
