@@ -21,7 +21,6 @@ MYBOX = {"mybox": ProviderSettings(base_url="http://127.0.0.1:1")}
         ("gemini", "litellm"),
         ("together_ai", "litellm"),
         ("guide", "guide"),
-        ("scripted", "scripted"),
         ("../evil", "litellm"),
     ],
 )
