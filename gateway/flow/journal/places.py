@@ -88,7 +88,7 @@ class Places:
 
 
 def principal_folders(folder: Path) -> list[Path]:
-    """What is in the folder under the id of a principal, in order."""
+    """Its entries under the id of a principal, in order."""
     return sorted(filter(_is_principal, folder.iterdir())) if folder.is_dir() else []
 
 
