@@ -20,7 +20,7 @@ _MARK = re.compile("|".join(map(re.escape, _MARKS)), re.IGNORECASE)
 FENCE = re.compile(r"^ {0,3}(?:`{3,}|~{3,})", re.MULTILINE)
 _HINTS = frozenset("<[◁`~")
 _OPEN_END = re.compile(r"[<[◁][^<>\s]{0,24}>?\w{0,12}(?:<[^<>\s]{0,12})?\s*\Z")
-"""What may be the beginning of a mark, or the end of the turn."""
+"""The end of a text that may be the beginning of a mark, or ends the turn."""
 _END = re.compile(r"(?:</s>|<eos>|\[eos\]|<end_of_turn>|<turn\|>|<[|｜][a-z_▁]{3,20}[|｜]>)\s*", re.IGNORECASE)
 """A mark that ends the turn; behind an answer it isn't a part of it."""
 _LINE_START = 12
