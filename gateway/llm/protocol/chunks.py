@@ -20,7 +20,6 @@ from gateway.llm.protocol.unknown_fields import UnknownFields
 from gateway.llm.provider import ProviderReply
 
 _NAME_PARTS = re.compile(r"\s*(?:[\w-]+[.:/])*([A-Za-z_][\w-]*)(?::\d+)?\s*(?:<\|.*)?", re.DOTALL)
-_LENIENT = json.JSONDecoder(strict=False)
 _BEFORE_OBJECT = re.compile(r"\s*(?:```\w*\s*)?(?:\{\}(?=\s*\{))?\s*")
 _BEHIND_OBJECT = re.compile(r"[\s`}]*(?:<[^<>]*>\s*)*")
 
@@ -82,12 +81,11 @@ def _object(text: str) -> str | None:
         return "{}"
     with suppress(ValueError, RecursionError):
         before = _BEFORE_OBJECT.match(text)
-        value, end = _LENIENT.raw_decode(text, begin := before.end() if before else 0)
+        value, end = json.JSONDecoder(strict=False).raw_decode(text, begin := before.end() if before else 0)
         if isinstance(value, str):
             return _object(value)
         if isinstance(value, dict) and _BEHIND_OBJECT.fullmatch(text, end):
-            whole = text[begin:end]
-            return whole if isinstance(json_or_text(whole), dict) else json.dumps(value)
+            return text[begin:end] if isinstance(json_or_text(text[begin:end]), dict) else json.dumps(value)
     return None
 
 

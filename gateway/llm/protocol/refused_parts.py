@@ -52,9 +52,7 @@ _OF_THINKING = frozenset({"reasoning_effort", "reasoning", "thinking", "enable_t
 ORDER = "messages of one role in a row"
 _ALTERNATE = re.compile(r"(roles?|messages?)\b.{0,80}\balternat|unexpected role", re.IGNORECASE | re.DOTALL)
 SYSTEM = "messages of the system"
-_NO_SYSTEM = re.compile(
-    r"system (role|message).{0,20}\bnot\b|support '?system\b|developer instruct.* not", re.IGNORECASE
-)
+_NO_SYSTEM = re.compile(r"system (role|message).{0,20} not\b|support '?system\b|developer inst.* not", re.IGNORECASE)
 _WANTED = re.compile(
     r"(?si)(?=.*(reasoning_(content|details)|thought_?signature|redacted_thinking))"
     r".*(missing|must (be|start)|required|back)"

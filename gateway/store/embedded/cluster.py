@@ -20,14 +20,21 @@ MEMBERS = "supaclaw_member"
 """The role of members' tools. The migrations say what it may do."""
 
 
-def read_password(folder: Path, user: str, *, make: bool = False) -> str:
-    """The password of `SUPERUSER`, `ROLE` or `MEMBERS`, kept in `folder`; raises `OSError` if it is gone.
+def read_passwords(folder: Path, *, make: bool = False) -> Mapping[str, str]:
+    """The passwords of `SUPERUSER`, `ROLE` and `MEMBERS` kept in `folder`; raises `OSError` for one that is gone.
 
     `make` makes it then, for a cluster that is about to be made: a new one would not fit one that is there. Only that
     of members is made at any time: a cluster of before has none.
     """
-    path = folder / f"postgres.{'superuser' if user == SUPERUSER else user}"
-    if (make or user == MEMBERS) and not path.is_file():
+    return {
+        SUPERUSER: _password(folder / "postgres.superuser", make=make),
+        ROLE: _password(folder / "postgres.supaclaw", make=make),
+        MEMBERS: _password(folder / "postgres.supaclaw_member", make=True),
+    }
+
+
+def _password(path: Path, *, make: bool) -> str:
+    if make and not path.is_file():
         create_private(path, secrets.token_urlsafe(32).encode())
     password = read_regular(path, 100).decode("ascii", "replace").strip()
     if not password.isprintable() or not password.isascii() or not password:
@@ -59,7 +66,7 @@ def ensure_cluster(path: Path, keys: Path) -> None:
     if path.exists():
         return
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    passwords = {user: read_password(keys, user, make=True) for user in (SUPERUSER, ROLE, MEMBERS)}
+    passwords = read_passwords(keys, make=True)
     with opened(keys) as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (copy := path.with_name(CLUSTER_COPY)).exists() and not path.exists():

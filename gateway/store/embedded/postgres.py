@@ -29,7 +29,7 @@ from gateway.store.embedded.cluster import (
     SUPERUSER,
     ensure_cluster,
     member_role,
-    read_password,
+    read_passwords,
 )
 from gateway.store.embedded.postmaster import Postmaster, socket_folder
 from gateway.store.embedded.programs import ServerLog
@@ -104,12 +104,12 @@ class EmbeddedPostgres:
 
     def superuser_dsn(self, database: str = DATABASE) -> str:
         """For maintenance only; the gateway itself uses what `start` returns."""
-        return self._dsn(SUPERUSER, read_password(self._keys, SUPERUSER), database)
+        return self._dsn(SUPERUSER, read_passwords(self._keys)[SUPERUSER], database)
 
     @property
     def member_password(self) -> str:
         """The password of the role of members' tools."""
-        return read_password(self._keys, MEMBERS)
+        return read_passwords(self._keys)[MEMBERS]
 
     def _dsn(self, user: str, password: str, database: str) -> str:
         host = urlencode({"host": str(socket_folder(self._folder / SOCKETS))})
@@ -130,7 +130,7 @@ class EmbeddedPostgres:
     async def _bring_up(self) -> str:
         """Wait for a login as long as the server lives: a crash recovery takes what it takes."""
         programs = await asyncio.to_thread(self._postmaster.programs)
-        dsn = self._dsn(ROLE, read_password(self._keys, ROLE), DATABASE)
+        dsn = self._dsn(ROLE, read_passwords(self._keys)[ROLE], DATABASE)
         since: int | None = None
         slow_at = time.monotonic() + _SLOW
         while not await self._login(dsn):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.errors import OwnerMustAct
-from gateway.store.embedded.cluster import MEMBERS, ROLE, SUPERUSER, ensure_cluster, opened, reach, read_password
+from gateway.store.embedded.cluster import ensure_cluster, opened, reach, read_passwords
 
 
 def test_a_set_up_that_fails_says_why_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,7 +33,7 @@ def test_a_child_reaches_a_folder_by_its_descriptor_where_the_system_allows_it(
 
 
 def test_passwords_are_made_once(tmp_path: Path) -> None:
-    first = {user: read_password(tmp_path / "keys", user, make=True) for user in (SUPERUSER, ROLE, MEMBERS)}
-    assert {user: read_password(tmp_path / "keys", user) for user in first} == first
+    first = read_passwords(tmp_path / "keys", make=True)
+    assert read_passwords(tmp_path / "keys") == first
     assert len(set(first.values())) == 3
     assert len(os.listdir(tmp_path / "keys")) == 3

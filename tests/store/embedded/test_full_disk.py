@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from gateway.domain.errors import DiskFull
-from gateway.store.embedded.cluster import MEMBERS, ROLE, SUPERUSER, read_password
+from gateway.store.embedded.cluster import read_passwords
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.embedded.postmaster import Postmaster
 from gateway.store.embedded.programs import ServerLog
@@ -94,7 +94,7 @@ async def test_passwords_are_made_whole_or_not_at_all() -> None:
 
 
 def made_passwords(folder: Path) -> set[str]:
-    return {read_password(folder, user, make=True) for user in (SUPERUSER, ROLE, MEMBERS)}
+    return set(read_passwords(folder, make=True).values())
 
 
 @pytest.mark.parametrize("stopped", ["killed", "in order"])
