@@ -60,6 +60,27 @@ async def test_one_that_refuses_them_gets_words_from_then_on_and_is_asked_again_
     assert ["image_url" in json.dumps(body) for body in models.bodies] == [True, False, False]
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "You uploaded an unsupported image. Please make sure your image is valid.",
+        "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 6291456 bytes > 5242880 bytes",
+        "Could not process image",
+        "Unable to process input image. Please retry",
+        "cannot identify image file <_io.BytesIO object>",
+        "At most 1 image(s) may be provided in one request.",
+    ],
+)
+async def test_a_faulty_picture_is_left_out_of_this_request_alone_and_the_model_knows(words: str) -> None:
+    async with FakeModels(Rule(status=400, message=words, times=1)) as models:
+        client = await client_for(models.base_url, UNKNOWN)
+        replies = [last_reply(await collect(client.stream(LOOK))) for _ in range(2)]
+        await client.close()
+    assert [reply.text for reply in replies] == ["ok", "ok"]
+    assert ["image_url" in json.dumps(body) for body in models.bodies] == [True, False, True]
+    assert "was refused as too large or damaged" in json.dumps(models.bodies[1])
+
+
 async def test_a_refusal_of_something_else_is_no_reason_to_hide_them() -> None:
     async with FakeModels(Rule(status=400, message="tools are not supported")) as models:
         client = await client_for(models.base_url, UNKNOWN)

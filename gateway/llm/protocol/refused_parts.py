@@ -65,6 +65,15 @@ _NOT_TAKEN = re.compile(
 )
 _TOOL_WORDS = re.compile(r"\btools?\b|tool[ _-]?(use|choice|call)|function[ _-]?call|\bfunctions\b", re.IGNORECASE)
 _NO_IMAGES = re.compile(r"\bimage(s|_url)?\b|vision|multi-?modal|content.{1,17}be a.{0,7}string", re.IGNORECASE)
+_FAULTY_IMAGE = re.compile(
+    r"(invalid|unsupported|corrupt\w*|valid|at most \d+) (base64 )?image\b(?! input)"
+    r"|(could not|unable to|failed to|cannot) (process|decode|load|identify|read|open|fetch|download)\b.{0,30}\bimage"
+    r"|\bimages?\b.{0,60}(too (large|big|small|many)|exceed|dimension|corrupt|truncated|unknown format|(not |in)valid)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""Of a picture, not of the model."""
+FAULTY = "pictures, one of which is faulty"
+_NOT_SHOWN = "\n(A picture here was refused as too large or damaged, so you get none of them: say so.)"
 _THINKING_WORDS = re.compile(r"thinking|reasoning|\beffort\b", re.IGNORECASE)
 
 
@@ -92,7 +101,8 @@ class LeftOut:
 
     def messages(self, prompt: Prompt, *, short_ids: bool = False) -> list[JsonObject]:
         """The prompt's messages as this model takes them."""
-        prompt = without_images(prompt) if IMAGES in self.parts else prompt
+        if {IMAGES, FAULTY} & self.parts:
+            prompt = without_images(prompt, "" if IMAGES in self.parts else _NOT_SHOWN)
         messages = messages_json(prompt, source=self.source, short_ids=short_ids, calls=self.calls)
         if SYSTEM in self.parts:
             messages = [{**each, "role": "user"} if each["role"] == "system" else each for each in messages]
@@ -117,9 +127,9 @@ async def asked(
 ) -> ProviderEvents:
     """Yield the answer to one request, and to another at once if the model refused a part of it."""
     key = endpoint.source(split_model(model)[1])
+    this_time = {CHAT} if endpoint.by_responses else set[str]()
     while True:
-        unused = {CHAT} if endpoint.by_responses else set[str]()
-        left, begun = LeftOut(endpoint.refusals.of(key) | unused, own), False
+        left, begun = LeftOut(endpoint.refusals.of(key) | this_time, own), False
         body, answer = ask(left, ThinkingFilter(key in endpoint.thinks_first))
         try:
             async with answer as events:
@@ -135,7 +145,10 @@ async def asked(
             if part is None or part in left.parts:
                 raise
             log.warning("model.refused", model=model, field=part, message=error.message)
-            endpoint.refusals.note(key, model, part)
+            if part == FAULTY:
+                this_time.add(part)
+            else:
+                endpoint.refusals.note(key, model, part)
         else:
             return
 
@@ -164,7 +177,7 @@ def refused_part(
     if _NOT_BY_CHAT.search(error.words):
         return CHAT
     if has_images(prompt) and IMAGES not in left.parts and _NO_IMAGES.search(error.words):
-        return IMAGES
+        return FAULTY if _FAULTY_IMAGE.search(error.words) else IMAGES
     if OTHERS_CALLS not in left.parts and _WANTED.match(error.words) and lacks_fields(prompt, left.source):
         return OTHERS_CALLS
     if _ALTERNATE.search(error.words):

@@ -63,15 +63,16 @@ def has_images(prompt: Prompt) -> bool:
     return any(isinstance(message, UserMessage | ToolMessage) and message.images for message in prompt.messages)
 
 
-def without_images(prompt: Prompt) -> Prompt:
-    """The prompt with its text only."""
-    return replace(prompt, messages=tuple(map(_without_images, prompt.messages))) if has_images(prompt) else prompt
+def without_images(prompt: Prompt, note: str = "") -> Prompt:
+    """The prompt with its text only; a person's message that had pictures ends with the note."""
+    messages = tuple(_without_images(message, note) for message in prompt.messages)
+    return replace(prompt, messages=messages) if has_images(prompt) else prompt
 
 
-def _without_images(message: PromptMessage) -> PromptMessage:
+def _without_images(message: PromptMessage, note: str) -> PromptMessage:
     match message:
-        case UserMessage(text):
-            return UserMessage(text)
+        case UserMessage(text, (_, *_)):
+            return UserMessage(text + note)
         case ToolMessage(id, text, (_, *_)):
             return ToolMessage(id, f"{text}\n(You get no pictures, only text.)")
         case _:
