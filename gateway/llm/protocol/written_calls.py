@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from uuid import uuid4
 
-from pydantic import AliasChoices, AliasPath, BaseModel, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, JsonValue, ValidationError
 from pydantic import Json as JsonText
 
 from gateway.domain.conversation.model import Prompt, ToolCall, ToolMessage, ToolSpec, UserMessage
@@ -145,22 +145,20 @@ def _named(text: str, specs: dict[str, ToolSpec]) -> list[WrittenCall]:
     return _function(f"<function={bare_name(found[1])}>{found[2]}</function>", specs) if found else []
 
 
-class _Written(BaseModel):
+class _Written(BaseModel, defer_build=True):
     name: str = Field(validation_alias=AliasChoices("name", "tool_name", AliasPath("function", "name")))
     arguments: JsonText[dict[str, JsonValue]] | dict[str, JsonValue] = Field(
         validation_alias=AliasChoices("arguments", "parameters", AliasPath("function", "arguments"))
     )
 
 
-_WRITTEN = TypeAdapter(list[_Written])
-
-
 def _json(text: str, *, marked: bool) -> list[WrittenCall]:
     """`{"name": …, "arguments": {…}}`, in a list or alone."""
     data = json_or_text(text)
     with suppress(ValidationError):
-        found = _WRITTEN.validate_python(data.get("tool_calls", [data]) if isinstance(data, dict) else data)
-        return [WrittenCall(call.name, call.arguments, marked) for call in found]
+        found = data.get("tool_calls", [data]) if isinstance(data, dict) else data
+        calls = map(_Written.model_validate, found if isinstance(found, list) else ())
+        return [WrittenCall(call.name, call.arguments, marked) for call in calls]
     return []
 
 
