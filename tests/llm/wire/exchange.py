@@ -2,9 +2,10 @@
 
 A file is one exchange, in JSON lines. The first is its header:
 
-`provider`, `habit` (one of `HABITS`), `source` (where it is documented or reported), `model` (as configured; its prefix
-chooses our code), `expects` (see `Expected`), and, if they matter, `ask` (the person's words), `messages` (those before
-them, in OpenAI's form), `image` (one is attached), `api` and `thinking` (as configured).
+`provider`, `habit` (one of `HABITS`), `source` (where it is documented or reported, with `from memory:` before what no
+such place was found for), `model` (as configured; its prefix chooses our code), `expects` (see `Expected`), and, if
+they matter, `ask` (the person's words), `messages` (those before them, in OpenAI's form), `image` (one is attached),
+`api` and `thinking` (as configured).
 
 Then what the server sends. A line with `http` begins a response: its status, `headers` and `body`, JSON or text. After
 one without a body the stream follows, and a file that begins with a chunk begins a stream with status 200: an object is
