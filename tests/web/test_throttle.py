@@ -22,10 +22,10 @@ WRONG = Refused(401, "wrong", "This is not it.")
 def test_failures_use_up_patience_and_time_restores_it():
     clock = Hand()
     throttle = Throttle(clock)
-    assert [throttle.failed("a", WRONG).status for _ in range(int(BURST) + 50)] == [401] * int(BURST) + [429] * 50
+    assert [throttle.failed("a", WRONG).status_code for _ in range(int(BURST) + 50)] == [401] * int(BURST) + [429] * 50
     assert throttle.failed("b", WRONG) is WRONG
     clock.at = 2.0
-    assert [throttle.failed("a", WRONG).status for _ in range(2)] == [401, 429]
+    assert [throttle.failed("a", WRONG).status_code for _ in range(2)] == [401, 429]
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_flood_of_new_clients_does_not_reset_a_busy_one():
     for n in range(20_000):
         throttle.failed(f"client {n}", WRONG)
         if not n % 1_000:
-            assert throttle.failed("busy", WRONG).status == 429
+            assert throttle.failed("busy", WRONG).status_code == 429
 
 
 def test_who_asks_too_often_is_told_when_to_come_again():

@@ -139,7 +139,7 @@ class TestAnyBody:
 def refusal(body: bytes) -> tuple[int, str | None, str]:
     with pytest.raises(Refused) as told:
         parse_trigger(body)
-    return told.value.status, told.value.param, told.value.message
+    return told.value.status_code, told.value.param, told.value.detail
 
 
 class TestParsing:
