@@ -69,7 +69,7 @@ async def test_files_can_be_dropped_and_pasted_and_survive_a_reload(browser: Bro
         await page.keyboard.press("Enter")
         await expect(page.locator(".message.user .file .name")).to_have_text(["dropped.txt", "pasted.txt"])
         async with page.expect_download() as download:
-            await page.click("text=dropped.txt")
+            await page.locator(".message.user .file .name").first.click()
         assert (await download.value).suggested_filename == "dropped.txt"
         await watched.assert_clean()
 

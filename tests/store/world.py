@@ -74,7 +74,7 @@ class World:
 
     async def do(self, statement: str, *arguments: object) -> None:
         async with self.database.connection() as conn:
-            await conn.execute(statement, *arguments)
+            await conn.execute(statement, *arguments, timeout=120)  # some make a whole history
 
     async def status(self, task: TaskId) -> Status:
         async with self.database.connection() as conn:
