@@ -141,7 +141,7 @@ async def test_a_memory_leads_into_its_conversation(browser: Browser, web: Web):
         page = watched.page
         await page.fill("#text", "My bike is blue")
         await page.keyboard.press("Enter")
-        await expect(page.locator(".assistant")).to_contain_text("re: My bike is blue")
+        await expect(page.locator(".assistant").first).to_contain_text("re: My bike is blue")
         async with web.path.database.connection() as conn:
             said = await conn.fetchval("select id from messages where kind = 'user'")
         await keep(web, "The bike is blue", sources=(said,))

@@ -9,7 +9,12 @@ from gateway.store.work import budgets
 from gateway.web.screens.usage import summed
 from tests.web.conftest import Running, Web
 
-NOW, DAY = datetime.now(UTC), timedelta(days=1)
+DAY = timedelta(days=1)
+
+
+def now() -> datetime:
+    """Asked at each use: a run of all tests may go past midnight."""
+    return datetime.now(UTC)
 
 
 async def used(web: Web, usd: float, *, model: str = "m", ago: float = 0, session: UUID | None = None) -> None:
@@ -24,14 +29,14 @@ async def used(web: Web, usd: float, *, model: str = "m", ago: float = 0, sessio
            select id, principal_id, 'model', $2, $1, 1000, 100, 250, $3 from task returning id""",
         usd,
         model,
-        NOW - timedelta(days=ago),
+        now() - timedelta(days=ago),
         session,
     )
 
 
 async def read(web: Web, days: int = 30) -> list[budgets.UsageRow]:
     async with web.path.database.connection() as conn:
-        return await budgets.used(conn, NOW - timedelta(days=days), NOW + timedelta(minutes=1))
+        return await budgets.used(conn, now() - timedelta(days=days), now() + timedelta(minutes=1))
 
 
 async def test_what_is_used_is_told_by_day_model_channel_and_session(web: Web):
@@ -41,8 +46,8 @@ async def test_what_is_used_is_told_by_day_model_channel_and_session(web: Web):
     await used(web, 9, ago=40)
     rows = await read(web)
     assert [(row.day, row.model, row.channel, row.session_id, row.cost_usd) for row in rows] == [
-        ((NOW - timedelta(days=2)).date(), "other", "summarise", None, 0.25),
-        (NOW.date(), "m", "fake", accepted.session_id, 0.5),
+        ((now() - timedelta(days=2)).date(), "other", "summarise", None, 0.25),
+        (now().date(), "m", "fake", accepted.session_id, 0.5),
     ]
     [total] = summed(rows, lambda _: "")
     assert (total.calls, total.tokens_in, total.tokens_out, total.tokens_cached, total.cost_usd) == (
@@ -58,9 +63,9 @@ async def test_a_call_counts_for_the_channel_of_the_message_that_it_answers(web:
     session = (await web.path.tell("hello")).session_id
     said = """insert into messages (session_id, principal_id, seq, kind, text, label, origin, created_at)
               select $1, id, $3, 'user', 'hi', 0, $2, $4 from principals where role = 'owner' returning id"""
-    await web.path.rows("update messages set created_at = $1 where session_id = $2 returning id", NOW - DAY, session)
-    await web.path.rows(said, session, "web", 1_000, NOW - timedelta(hours=2))
-    await web.path.rows(said, session, "gateway", 1_001, NOW - timedelta(hours=1))
+    await web.path.rows("update messages set created_at = $1 where session_id = $2 returning id", now() - DAY, session)
+    await web.path.rows(said, session, "web", 1_000, now() - timedelta(hours=2))
+    await web.path.rows(said, session, "gateway", 1_001, now() - timedelta(hours=1))
     await used(web, 0.5, session=session)
     await used(web, 0.25, session=session, ago=0.5)
     assert sorted((row.channel, row.cost_usd) for row in await read(web)) == [("fake", 0.25), ("web", 0.5)]
@@ -83,7 +88,7 @@ async def test_the_page_shows_numbers_chart_and_budgets(running: Running):
     await used(web, 1.0, model="<i>other</i>", ago=1)
     async with web.sign_in() as browser:
         page = (await browser.get("/usage?days=7")).text
-        day = (await browser.get(f"/usage?day={NOW.date()}")).text
+        day = (await browser.get(f"/usage?day={now().date()}")).text
     assert "$0.50 <small>of $2.00</small>" in page
     assert "no limit" in page
     assert "$1.50, 2 model calls, 2.0k tokens in (25 % cached), 200 out" in page
