@@ -30,6 +30,9 @@ def read_zip(source: Path, out: Output) -> str:
     unpacked = sum(entry.file_size for entry in entries)
     names = ", ".join(entry.filename for entry in entries[:20])
     description = f"archive, {len(entries):,} files, {unpacked:,} bytes unpacked: {names}"
+    if len(entries) > MAX_ENTRIES:
+        out.problem = f"only the first {MAX_ENTRIES:,} names were listed"
+        return description
     with checked_zip(source, office=False, locked=bool(out.password)) as archive:
         archive.setpassword(out.password.encode())
         files = [entry for entry in entries if not (entry.is_dir() or _OF_SYSTEMS.search(entry.filename))]

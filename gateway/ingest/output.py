@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from gateway.domain.json import Json, JsonObject
 
@@ -91,7 +91,10 @@ class ExtractedFile:
     @classmethod
     def from_json(cls, value: Json) -> "ExtractedFile":
         """Parse the JSON of `to_json`; raises `ValueError`."""
-        return _EXTRACTED.validate_python(value)
+        try:
+            return _EXTRACTED.validate_python(value)
+        except ValidationError as exc:
+            raise ValueError("this is not the result of reading a file") from exc
 
 
 _EXTRACTED = TypeAdapter(ExtractedFile)
@@ -256,8 +259,11 @@ def clean(text: str) -> str:
 
 
 def _as_jpeg(image: "Image") -> bytes:
-    """A JPEG of at most 1568 pixels, and as a rule 400 KB."""
-    small, buffer = image.convert("RGB"), io.BytesIO()
+    """A JPEG of at most 1568 pixels and about 400 KB."""
+    small = image.convert("RGB")
     small.thumbnail((LONG_SIDE, LONG_SIDE))
-    small.save(buffer, "JPEG", quality=70, optimize=True)
+    for quality in (82, 70, 55, 40, 25):
+        small.save(buffer := io.BytesIO(), "JPEG", quality=quality, optimize=True)
+        if buffer.tell() <= 400 * 1024:
+            break
     return buffer.getvalue()

@@ -60,9 +60,10 @@ _MAGIC: tuple[tuple[bytes, FileKind, str], ...] = (
     (rb"\x28\xb5\x2f\xfd", "archive", "application/zstd"),
     (rb"RIFF....WAVE|RF64....WAVE", "audio", "audio/wav"),
     (rb"fLaC", "audio", "audio/flac"),
-    (rb"\xff[\xf0\xf1\xf8\xf9]", "audio", "audio/aac"),
+    # Cyrillic letters may look like the beginning of a frame of sound, which has zeros.
+    (rb"\xff[\xf0\xf1\xf8\xf9](?=.*\0)", "audio", "audio/aac"),
     # A frame of layer III or II whose bit rate and sample rate exist.
-    (rb"ID3[\2-\4]|\xff[\xe2\xe3\xf2-\xf5\xfa-\xfd][\x10-\x1b\x20-\x2b\x30-\xeb]", "audio", "audio/mpeg"),
+    (rb"ID3[\2-\4]|\xff[\xe2\xe3\xf2-\xf5\xfa-\xfd][\x10-\x1b\x20-\x2b\x30-\xeb](?=.*\0)", "audio", "audio/mpeg"),
     (rb"#!AMR", "audio", "audio/amr"),
     (rb"caff\0", "audio", "audio/x-caf"),
     (rb"FORM....AIF[FC]", "audio", "audio/aiff"),
@@ -114,8 +115,7 @@ def sniff(source: Path, name: str, mime: str) -> FileType:
     if head.startswith(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"):
         return _compound(source)
     for magic, kind, found in _MAGIC:
-        # Cyrillic letters may look like the beginning of a frame of sound, which has zeros.
-        if re.match(magic, head, re.DOTALL) and not (kind == "audio" and head[0] == 0xFF and b"\0" not in head):
+        if re.match(magic, head, re.DOTALL):
             return FileType(kind, found)
     if head[4:8] == b"ftyp":
         return _movie(source, head[8:12])

@@ -1,12 +1,15 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from gateway.cli.storage.sync import _WORDS
 from gateway.domain.principals import Role
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals
+from gateway.workspace.sync.plan import Action
 from tests.cli.conftest import Supaclaw
 from tests.fakes.s3 import new_bucket
 from tests.fakes.s3_fixtures import s3
@@ -103,3 +106,7 @@ def test_most_files_missing_is_asked_about(supaclaw: Supaclaw, shared: Path) -> 
     assert (done.code, "7 of 8 files are missing here" in done.err) == (1, True)
     assert supaclaw("files", "sync", "one", "--missing", "restore").code == 0
     assert len(list((shared / "one").iterdir())) == 8
+
+
+def test_every_action_has_a_word() -> None:
+    assert _WORDS.keys() == set(get_args(Action))

@@ -94,7 +94,7 @@ PLACES_BACK = [
 
 
 async def switch(installed: Installed, place: str = "", victims: str = "switch") -> str:
-    """What it says; returns when the programs that the victims had started have ended, too."""
+    """Update, with a kill at this place; return its words once the programs that the victims had started have ended."""
     mark = installed.home / "killed"
     arguments = "-P", "-c", SWITCHES, NEWER, place, victims, str(mark)
     switching = await asyncio.create_subprocess_exec(installed.python, *arguments, env=installed.environ, stderr=PIPE)
@@ -109,7 +109,7 @@ async def switch(installed: Installed, place: str = "", victims: str = "switch")
 
 @asynccontextmanager
 async def started_by_somebody(installed: Installed, newer: Path) -> AsyncIterator[None]:
-    """What a person, or the machine's next boot, does after every process was killed."""
+    """Start the gateway again, as a person or the next boot does after every process was killed."""
 
     async def start() -> None:
         while True:

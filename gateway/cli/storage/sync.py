@@ -88,12 +88,7 @@ def _start_bar(bars: ExitStack, quiet: bool, many: int) -> Callable[[], None]:
     return lambda: advance(1)
 
 
-_WORDS: Mapping[type[Action], str] = {
-    Push: "upload",
-    Pull: "download",
-    Retract: "delete elsewhere",
-    Drop: "delete here",
-}
+_WORDS = {Push: "upload", Pull: "download", Retract: "delete elsewhere", Drop: "delete here"}
 
 
 def _steps(actions: Sequence[Action]) -> Iterator[Mapping[str, str]]:
