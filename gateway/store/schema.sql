@@ -1952,20 +1952,27 @@ begin
   end if;
 
   perform set_config('plan_cache_mode', 'force_generic_plan', true);
+  with lending as materialized (
+    select m.id, m.kind, m.session_id, m.path, array[m.place - 1, m.place + 1, m.place + 2] as beside
+    from memories m where m.id = any(v_by_word[:lenders] || v_near[:lenders])
+  )
   select array_agg(distinct found.id) into v_rows from (
     select unnest(v_by_word || v_near) as id
     union all
-    select n.id from memories m cross join unnest(array[-1, 1, 2]) step
-    join memories n on n.kind = 'turn' and n.session_id = m.session_id and n.place = m.place + step
-    where m.id = any(v_by_word[:lenders] || v_near[:lenders]) and m.kind = 'turn' and memory_matches(n, f)
+    select (n).id from lending l cross join lateral (
+      select n from memories n
+      where n.kind = 'turn' and n.session_id = l.session_id and n.place = any(l.beside) offset 0) t (n)
+    where l.kind = 'turn' and memory_matches(n, f)
     union all
-    select n.id from memories m cross join unnest(array[-1, 1, 2]) step
-    join memories n on n.kind = 'chunk' and n.principal_id = p_principal and n.path = m.path
-      and n.place = m.place + step
-    where m.id = any(v_by_word[:lenders] || v_near[:lenders]) and m.kind = 'chunk' and memory_matches(n, f)
+    select (n).id from lending l cross join lateral (
+      select n from memories n
+      where n.kind = 'chunk' and n.principal_id = p_principal and n.path = l.path and n.place = any(l.beside)
+      offset 0) t (n)
+    where l.kind = 'chunk' and memory_matches(n, f)
     union all
-    select n.id from memory_sources s join memories n on n.message_id = s.message_id
-    where s.memory_id = any(v_by_word[:lenders] || v_near[:lenders]) and memory_matches(n, f)
+    select (n).id from lending l join memory_sources s on s.memory_id = l.id cross join lateral (
+      select n from memories n where n.message_id = s.message_id offset 0) t (n)
+    where memory_matches(n, f)
   ) found;
 
   return query

@@ -321,3 +321,25 @@ async def test_conditions_of_a_filter_reach_the_indexes(database: Database, owne
 
         assert "memories_by_time" in "".join(await names(tx, rows.format(week), owner))
         assert "memories_by_agent" in "".join(await names(tx, rows.format(bob), owner))
+
+
+async def read_so_far(tx: Connection) -> int:
+    """Rows and entries of indexes of `memories` that this transaction has read."""
+    sql = """select sum(pg_stat_get_xact_tuples_returned(oid) + pg_stat_get_xact_tuples_fetched(oid))::bigint
+             from (select 'memories'::regclass as oid
+                   union all select indexrelid from pg_index where indrelid = 'memories'::regclass) read"""
+    return int(await tx.fetchval(sql))
+
+
+async def test_what_stands_beside_the_hits_is_read_row_by_row(database: Database, owner: PrincipalId) -> None:
+    async with database.transaction() as tx:
+        for day in range(2):
+            await said(tx, owner, *(f"{text} ({number})" for number in range(8) for text in CHATTER), day=day)
+        await embedded(tx)
+        await tx.execute("analyze memories")
+        stored = await tx.fetchval("select count(*) from memories")
+        before = await read_so_far(tx)
+
+        assert len(await found(tx, owner, "lunch and weather")) == 5
+
+        assert (await read_so_far(tx)) - before < 20 * stored
