@@ -4,7 +4,14 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from asyncpg import InsufficientPrivilegeError, InterfaceError, InternalClientError, PostgresError
+from asyncpg import (
+    InsufficientPrivilegeError,
+    InterfaceError,
+    InternalClientError,
+    InvalidCachedStatementError,
+    OutdatedSchemaCacheError,
+    PostgresError,
+)
 
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, SupaclawError
 
@@ -25,7 +32,7 @@ _GONE = re.compile("clos(ed|ing)|released back to the pool")
 
 
 class Conflict(DatabaseDown):
-    """Two transactions were in each other's way (serialization failure, deadlock); the same works at once."""
+    """Two transactions were in each other's way (serialization failure, deadlock, a new column): the same works at once."""
 
 
 @contextmanager
@@ -64,6 +71,8 @@ def _refused(error: Exception) -> DatabaseDown:
 
 def _translate(error: Exception) -> SupaclawError | None:
     match error:
+        case InvalidCachedStatementError() | OutdatedSchemaCacheError():
+            return Conflict(f"The database was upgraded meanwhile: {_line(error)}")
         case PostgresError():
             return _translate_state(error)
         case InterfaceError():

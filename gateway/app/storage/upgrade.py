@@ -37,17 +37,24 @@ async def join_upgraded(
 ) -> AsyncIterator[None]:
     """Join the database as a gateway, after migrating its schema; raises `OwnerMustAct` if that is impossible.
 
-    A migration has the database to itself, so that no schema changes under a running gateway.
+    A migration that programs elsewhere can't work with has the database to itself.
     """
     if not (await schema_of(database)).number:
         await migrate(database)
     if (schema := await schema_of(database)).missing:
-        async with alone(database, instance), asyncio.TaskGroup() as group:
-            renewing = group.create_task(_renew(database, instance), name="upgrade")
+        oldest = await database.read(lambda conn: instances.oldest_elsewhere(conn, instance))
+        async with nullcontext() if oldest >= schema.compatible_from else _alone(database, instance):
             await _upgrade(environment, config, database, schema)
-            renewing.cancel()
     async with joined(database, instance, "gateway"):
         yield
+
+
+@asynccontextmanager
+async def _alone(database: Database, instance: InstanceId) -> AsyncIterator[None]:
+    async with alone(database, instance), asyncio.TaskGroup() as group:
+        renewing = group.create_task(_renew(database, instance), name="upgrade")
+        yield
+        renewing.cancel()
 
 
 async def _upgrade(environment: Environment, config: Config, database: Database, schema: Schema) -> None:
