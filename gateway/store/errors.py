@@ -32,7 +32,7 @@ _GONE = re.compile("clos(ed|ing)|released back to the pool")
 
 
 class Conflict(DatabaseDown):
-    """Two transactions were in each other's way (serialization failure, deadlock, a new column): the same works at once."""
+    """Two transactions were in each other's way (a deadlock, a column added): the same works at once."""
 
 
 @contextmanager

@@ -22,8 +22,8 @@ from gateway.config.load import parse
 from gateway.config.model import Config
 from gateway.domain.errors import DiskFull, OwnerMustAct
 from gateway.domain.ids import InstanceId
-from gateway.store.connection.pool import Database
 from gateway.store import migrate as migrate_module
+from gateway.store.connection.pool import Database
 from gateway.store.migrate import MIGRATIONS, migrate, read_migrations, schema_of
 from gateway.store.work.instances import life_lease
 from tests.journeys.process import until
