@@ -11,7 +11,7 @@ from gateway.app.parts.core import Core, Records
 from gateway.app.parts.turns import Turns
 from gateway.app.parts.way_out import WayOut
 from gateway.app.parts.work import Work
-from gateway.app.storage.backup import ScheduledBackup
+from gateway.app.storage.scheduled import ScheduledBackup
 from gateway.background.budgets import may_embed
 from gateway.background.upkeep.event_loop import LagMonitor
 from gateway.background.upkeep.health import Health, notify_systemd
@@ -168,7 +168,9 @@ def _looks(
         SECRETS: partial(reload_secrets, core.secrets, clock),
         EMBED: indexing.look,
         FILES: only_if(lambda: keeps_files or not workplace.here, turns.file_sync.look),
-        "backup": ScheduledBackup(core.environment, lambda: current.config, database, tell_owner, clock).look,
+        "backup": ScheduledBackup(
+            core.environment, lambda: current.config, database, tell_owner, clock, core.net_rules
+        ).look,
         "hooks": Interval(lambda: HOOK_INTERVAL if current.config.hooks else None, told, clock).look,
         "consolidation": Interval(lambda: CONSOLIDATION_INTERVAL, partial(queue_consolidations, core), clock).look,
         "checkpoints": Interval(lambda: current.config.checkpoints.every, records.checkpointing.run, clock, first).look,

@@ -1,0 +1,175 @@
+"""Backups that the gateway makes by itself, in a folder or encrypted in a bucket, and how one is fetched from there."""
+
+import asyncio
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from gateway.app.storage.backup import back_up
+from gateway.app.storage.offline import StoredSecrets
+from gateway.config.data.files import error_type
+from gateway.config.data.keys import read_keyring
+from gateway.config.environment import Environment
+from gateway.config.load import load
+from gateway.config.model import Config
+from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
+from gateway.domain.time import Clock
+from gateway.net.addresses import Rules
+from gateway.net.object_store import ObjectStore, StoreAddress
+from gateway.secrets.encryption import Keyring, is_sealed, seal_file, unseal_file
+from gateway.store.connection.pool import Database
+
+_NAME = "supaclaw-%Y-%m-%dT%H%M%SZ.tar.gz"
+_SEALED = ".sealed"
+_NAMED = re.compile(r"supaclaw-\d{4}-\d\d-\d\dT\d{6}Z\.tar\.gz(\.sealed)?")
+_EVER = datetime.max.replace(tzinfo=UTC)
+_BUCKET = "s3://"
+_NO_KEY = (
+    "a backup in a bucket is encrypted with the master key, and there is none yet: store a secret by "
+    "`supaclaw secrets set NAME`, and keep the recovery key that it shows"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    path: Path
+
+    async def names(self) -> list[str]:
+        return sorted(file.name for file in self.path.glob("*") if _NAMED.fullmatch(file.name))
+
+    async def add(self, name: str, archive: Callable[[Path, str], Awaitable[object]]) -> None:
+        await archive(self.path / name, str(self.path / name))
+
+    async def delete(self, name: str) -> None:
+        (self.path / name).unlink()
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    store: ObjectStore
+    keys: Keyring
+    scratch: Path
+
+    async def names(self) -> list[str]:
+        found = [name async for batch in self.store.names(_EVER) for name in batch]
+        return sorted(filter(_NAMED.fullmatch, found))
+
+    async def add(self, name: str, archive: Callable[[Path, str], Awaitable[object]]) -> None:
+        if not self.keys.keys:
+            raise OwnerMustAct(_NO_KEY)
+        shutil.rmtree(self.scratch, ignore_errors=True)  # of one that was killed
+        try:
+            self.scratch.mkdir(mode=0o700)
+            plain, sealed = self.scratch / name, self.scratch / f"{name}{_SEALED}"
+            await archive(plain, f"{self.store.address.place}/{sealed.name}")
+            await asyncio.to_thread(_rewrite, plain, sealed, partial(seal_file, self.keys.keys[0]))
+            await self.store.put(sealed.name, sealed)
+        except OSError as error:
+            raise error_type(error)(f"{self.scratch} cannot be written ({error.strerror})") from error
+        finally:
+            shutil.rmtree(self.scratch, ignore_errors=True)
+
+    async def delete(self, name: str) -> None:
+        await self.store.delete(name)
+
+
+@contextmanager
+def _opened(environment: Environment, config: Config, rules: Callable[[], Rules]) -> Iterator[_Folder | _Bucket]:
+    if not (to := config.backup.to or "").startswith(_BUCKET):
+        yield _Folder(Path(to))
+        return
+    with closing(ObjectStore(StoreAddress.of(config.backup), rules)) as store:
+        yield _Bucket(store, _keys(environment), environment.data / "backup.unsent")
+
+
+def _keys(environment: Environment) -> Keyring:
+    return read_keyring(environment.data, os.environ)
+
+
+def _rewrite(source: Path, target: Path, rewrite: Callable[[BinaryIO, BinaryIO], None]) -> None:
+    with source.open("rb") as read, target.open("xb") as written:
+        rewrite(read, written)
+
+
+@dataclass(slots=True)
+class ScheduledBackup:
+    """A backup whenever the newest in `backup.to` is older than `backup.every`, whatever restarts."""
+
+    environment: Environment
+    config: Callable[[], Config]
+    database: Database
+    tell_owner: Callable[[str], Awaitable[None]]
+    clock: Clock
+    rules: Callable[[], Rules]
+    _failed: bool = field(default=False, init=False)
+
+    async def look(self) -> datetime | None:
+        """Back up if it is due; return when it is due next. Raises `SupaclawError`, told once until it works again."""
+        config = self.config()
+        if config.backup.every is None or config.backup.to is None:
+            return None
+        try:
+            with _opened(self.environment, config, self.rules) as place:
+                kept, now = await place.names(), self.clock.now()
+                made = datetime.strptime(kept[-1].removesuffix(_SEALED), _NAME) if kept else datetime.min
+                if (due := made.replace(tzinfo=UTC) + config.backup.every) <= now:
+                    await place.add(now.strftime(_NAME), partial(self._back_up, config))
+                    for old in kept[: len(kept) + 1 - config.backup.keep]:
+                        await place.delete(old)
+                    due = now + config.backup.every
+        except SupaclawError as error:
+            if not self._failed:
+                await self.tell_owner(f"The scheduled backup failed: {error}")
+            self._failed = True
+            raise
+        self._failed = False
+        return due
+
+    async def _back_up(self, config: Config, file: Path, place: str) -> None:
+        where, reached = self.environment, nullcontext(self.database)
+        await back_up(where, config, file, reached, force=True, with_secrets=False, environ=os.environ, place=place)
+
+
+@contextmanager
+def fetched(environment: Environment, source: str, recovery: Keyring | None = None) -> Iterator[Path]:
+    """The archive of a backup, which may be in the bucket of `backup.to` (which itself names the newest) or encrypted.
+
+    What is encrypted has been verified as a whole before anything of it is read. Raises `SupaclawError`.
+    """
+    with tempfile.TemporaryDirectory(prefix="supaclaw-") as folder:
+        path, plain = Path(source), Path(folder, "backup.tar.gz")
+        try:
+            if source.startswith(_BUCKET):
+                asyncio.run(_fetch(environment, source, path := Path(folder, "fetched")))
+            with path.open("rb") as file:
+                sealed = is_sealed(file)
+            if sealed:
+                _rewrite(path, plain, partial(unseal_file, recovery or _keys(environment)))
+            yield plain if sealed else path
+        except OSError as error:
+            raise error_type(error)(
+                f"{error.filename or source} cannot be read or written: {error.strerror}"
+            ) from error
+
+
+async def _fetch(environment: Environment, source: str, to: Path) -> None:
+    config = load(environment.config, os.environ, StoredSecrets(environment, os.environ))
+    place = config.backup.to or ""
+    if not (source == place or source.startswith(f"{place}/")):
+        raise OwnerMustAct(f"{source} is not in backup.to of {environment.config}, which names a bucket and its keys")
+    with _opened(environment, config, lambda: Rules.of(config.net.private_allow)) as bucket:
+        assert isinstance(bucket, _Bucket)
+        kept, free = await bucket.names(), shutil.disk_usage(to.parent).free
+        name = source.removeprefix(place).strip("/") or (kept or [""])[-1]
+        if name not in kept:
+            raise OwnerMustAct(f"there is no backup {source}; there are: {', '.join(kept) or 'none'}")
+        if (await bucket.store.download(name, free, to))[0] > free:
+            raise DiskFull(f"{to.parent} has no room for {source}: name another folder in TMPDIR")
