@@ -9,7 +9,6 @@ from asyncpg import (
     InterfaceError,
     InternalClientError,
     InvalidCachedStatementError,
-    OutdatedSchemaCacheError,
     PostgresError,
 )
 
@@ -71,8 +70,6 @@ def _refused(error: Exception) -> DatabaseDown:
 
 def _translate(error: Exception) -> SupaclawError | None:
     match error:
-        case InvalidCachedStatementError() | OutdatedSchemaCacheError():
-            return Conflict(f"The database was upgraded meanwhile: {_line(error)}")
         case PostgresError():
             return _translate_state(error)
         case InterfaceError():
@@ -99,7 +96,7 @@ def _translate_state(error: PostgresError) -> SupaclawError | None:
         )
     if state.startswith(_OWN):
         return None
-    if state.startswith(_CONFLICT):
+    if state.startswith(_CONFLICT) or isinstance(error, InvalidCachedStatementError):
         return Conflict(f"The database is too busy: {_line(error)}")
     if state.startswith(_BUSY):
         return DatabaseDown(f"The database is too busy: {_line(error)}")

@@ -5,7 +5,7 @@ on a program can, in a line `-- compatible_from: NUMBER`; all others only add.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -66,7 +66,8 @@ class Schema:
 
 def read_migrations(folder: Path = MIGRATIONS) -> list[Migration]:
     """The files of `folder` by number; raises `ValueError` unless they count 1, 2, 3, …"""
-    found = [_read(path) for path in sorted(folder.glob("*.sql"))]
+    paths = sorted(folder.glob("*.sql"))
+    found = [Migration(int(path.stem.partition("_")[0]), path.name, path.read_text("utf-8")) for path in paths]
     if [migration.number for migration in found] != list(range(1, len(found) + 1)):
         raise ValueError(f"migrations must be numbered 1, 2, 3, … without gaps: {[m.name for m in found]}")
     return found
@@ -77,8 +78,13 @@ async def schema_of(db: Database, folder: Path = MIGRATIONS) -> Schema:
     applied, migrations = await _applied(db), read_migrations(folder)
     if len(applied) > len(migrations) and (why := await db.read(lambda conn: outdated(conn, len(migrations)))):
         raise OwnerMustAct(why)
-    compatible_from = max((migration.compatible_from for migration in migrations), default=0)
-    return Schema(len(applied), tuple(_missing(migrations, applied)), compatible_from)
+    for migration in migrations:
+        if applied.get(migration.number, migration.sha256) != migration.sha256:
+            raise OwnerMustAct(
+                f"{migration.name} is not the migration this database was set up with: install a released SupaClaw"
+            )
+    missing = tuple(migration for migration in migrations if migration.number not in applied)
+    return Schema(len(applied), missing, max((migration.compatible_from for migration in migrations), default=0))
 
 
 async def check_schema(db: Database) -> None:
@@ -149,15 +155,6 @@ async def _applied(db: Database) -> Mapping[int, str]:
     return {row["number"]: row["sha256"] for row in rows}
 
 
-def _missing(migrations: Sequence[Migration], applied: Mapping[int, str]) -> list[Migration]:
-    for migration in migrations:
-        if applied.get(migration.number, migration.sha256) != migration.sha256:
-            raise OwnerMustAct(
-                f"{migration.name} is not the migration this database was set up with: install a released SupaClaw"
-            )
-    return [migration for migration in migrations if migration.number not in applied]
-
-
 async def _apply(tx: Connection, migration: Migration) -> None:
     await take_long(tx)
     await tx.execute("select pg_advisory_xact_lock($1)", _LOCK, timeout=_LONGEST)
@@ -170,8 +167,3 @@ async def _apply(tx: Connection, migration: Migration) -> None:
     await hide_from_the_web(tx)
     sql = "insert into supaclaw.migrations (number, name, sha256, compatible_from) values ($1, $2, $3, $4)"
     await tx.execute(sql, migration.number, migration.name, migration.sha256, migration.compatible_from)
-
-
-def _read(path: Path) -> Migration:
-    number, _, _ = path.stem.partition("_")
-    return Migration(int(number), path.name, path.read_text(encoding="utf-8"))

@@ -168,9 +168,7 @@ def _looks(
         SECRETS: partial(reload_secrets, core.secrets, clock),
         EMBED: indexing.look,
         FILES: only_if(lambda: keeps_files or not workplace.here, turns.file_sync.look),
-        "backup": ScheduledBackup(
-            core.environment, lambda: current.config, database, tell_owner, clock, core.net_rules
-        ).look,
+        "backup": ScheduledBackup(core.environment, lambda: current.config, database, tell_owner, clock).look,
         "hooks": Interval(lambda: HOOK_INTERVAL if current.config.hooks else None, told, clock).look,
         "consolidation": Interval(lambda: CONSOLIDATION_INTERVAL, partial(queue_consolidations, core), clock).look,
         "checkpoints": Interval(lambda: current.config.checkpoints.every, records.checkpointing.run, clock, first).look,

@@ -82,16 +82,12 @@ class _Bucket:
 
 
 @contextmanager
-def _opened(environment: Environment, config: Config, rules: Callable[[], Rules]) -> Iterator[_Folder | _Bucket]:
+def _opened(environment: Environment, config: Config) -> Iterator[_Folder | _Bucket]:
     if not (to := config.backup.to or "").startswith(_BUCKET):
         yield _Folder(Path(to))
         return
-    with closing(ObjectStore(StoreAddress.of(config.backup), rules)) as store:
-        yield _Bucket(store, _keys(environment), environment.data / "backup.unsent")
-
-
-def _keys(environment: Environment) -> Keyring:
-    return read_keyring(environment.data, os.environ)
+    with closing(ObjectStore(StoreAddress.of(config.backup), lambda: Rules.of(config.net.private_allow))) as store:
+        yield _Bucket(store, read_keyring(environment.data, os.environ), environment.data / "backup.unsent")
 
 
 def _rewrite(source: Path, target: Path, rewrite: Callable[[BinaryIO, BinaryIO], None]) -> None:
@@ -108,7 +104,6 @@ class ScheduledBackup:
     database: Database
     tell_owner: Callable[[str], Awaitable[None]]
     clock: Clock
-    rules: Callable[[], Rules]
     _failed: bool = field(default=False, init=False)
 
     async def look(self) -> datetime | None:
@@ -117,7 +112,7 @@ class ScheduledBackup:
         if config.backup.every is None or config.backup.to is None:
             return None
         try:
-            with _opened(self.environment, config, self.rules) as place:
+            with _opened(self.environment, config) as place:
                 kept, now = await place.names(), self.clock.now()
                 made = datetime.strptime(kept[-1].removesuffix(_SEALED), _NAME) if kept else datetime.min
                 if (due := made.replace(tzinfo=UTC) + config.backup.every) <= now:
@@ -152,7 +147,7 @@ def fetched(environment: Environment, source: str, recovery: Keyring | None = No
             with path.open("rb") as file:
                 sealed = is_sealed(file)
             if sealed:
-                _rewrite(path, plain, partial(unseal_file, recovery or _keys(environment)))
+                _rewrite(path, plain, partial(unseal_file, recovery or read_keyring(environment.data, os.environ)))
             yield plain if sealed else path
         except OSError as error:
             raise error_type(error)(
@@ -165,7 +160,7 @@ async def _fetch(environment: Environment, source: str, to: Path) -> None:
     place = config.backup.to or ""
     if not (source == place or source.startswith(f"{place}/")):
         raise OwnerMustAct(f"{source} is not in backup.to of {environment.config}, which names a bucket and its keys")
-    with _opened(environment, config, lambda: Rules.of(config.net.private_allow)) as bucket:
+    with _opened(environment, config) as bucket:
         assert isinstance(bucket, _Bucket)
         kept, free = await bucket.names(), shutil.disk_usage(to.parent).free
         name = source.removeprefix(place).strip("/") or (kept or [""])[-1]

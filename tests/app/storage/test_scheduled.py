@@ -16,7 +16,6 @@ from gateway.config.load import load
 from gateway.config.machine import SystemClock
 from gateway.config.model import Config
 from gateway.domain.errors import OwnerMustAct, SupaclawError
-from gateway.net.addresses import Rules
 from gateway.secrets.encryption import Keyring, MasterKey
 from gateway.store.connection.pool import Database
 from tests.app.storage.conftest import House
@@ -49,8 +48,7 @@ class Schedule:
     told: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        rules = lambda: Rules.of(["127.0.0.1"])  # noqa: E731
-        self.job = ScheduledBackup(self.house.environment, self.config, self.database, self.tell, self.clock, rules)
+        self.job = ScheduledBackup(self.house.environment, self.config, self.database, self.tell, self.clock)
 
     def config(self) -> Config:
         return load(self.house.environment.config, {})
