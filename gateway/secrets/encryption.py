@@ -182,13 +182,13 @@ def unseal_file(keys: Keyring, source: BinaryIO, target: BinaryIO) -> None:
 
     head = source.read(_HEAD)
     if (key := keys.named(head[len(_SEALED) : -_SALT].decode("ascii", "replace"))) is None:
-        raise OwnerMustAct("it is encrypted with a different master key than this machine's; enter its recovery key")
+        raise OwnerMustAct("the file is encrypted with another master key than this gateway's: use --recovery-key")
     aes = _derived_cipher(key, b"supaclaw files", head)
     try:
         for nonce, piece in _pieces(source, _PIECE + _TAG):
             target.write(aes.decrypt(nonce, piece, head))
     except InvalidTag:
-        raise OwnerMustAct("it was changed or cut off after it was written; use another backup") from None
+        raise OwnerMustAct("the file was changed or cut off after it was encrypted; use another copy of it") from None
 
 
 def _pieces(source: BinaryIO, size: int) -> Iterator[tuple[bytes, bytes]]:

@@ -6,10 +6,11 @@ import re
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from glob import glob
 from pathlib import Path
 from typing import BinaryIO
 
@@ -38,56 +39,19 @@ _NO_KEY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Folder:
-    path: Path
-
-    async def names(self) -> list[str]:
-        return sorted(file.name for file in self.path.glob("*") if _NAMED.fullmatch(file.name))
-
-    async def add(self, name: str, archive: Callable[[Path, str], Awaitable[object]]) -> None:
-        await archive(self.path / name, str(self.path / name))
-
-    async def delete(self, name: str) -> None:
-        (self.path / name).unlink()
+def _bucket(config: Config) -> AbstractContextManager[ObjectStore | None]:
+    """The bucket of `backup.to`, closed after the block; None if that is a folder."""
+    if not (config.backup.to or "").startswith(_BUCKET):
+        return nullcontext()
+    return closing(ObjectStore(StoreAddress.of(config.backup), lambda: Rules.of(config.net.private_allow)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Bucket:
-    store: ObjectStore
-    keys: Keyring
-    scratch: Path
-
-    async def names(self) -> list[str]:
-        found = [name async for batch in self.store.names(_EVER) for name in batch]
-        return sorted(filter(_NAMED.fullmatch, found))
-
-    async def add(self, name: str, archive: Callable[[Path, str], Awaitable[object]]) -> None:
-        if not self.keys.keys:
-            raise OwnerMustAct(_NO_KEY)
-        shutil.rmtree(self.scratch, ignore_errors=True)  # of one that was killed
-        try:
-            self.scratch.mkdir(mode=0o700)
-            plain, sealed = self.scratch / name, self.scratch / f"{name}{_SEALED}"
-            await archive(plain, f"{self.store.address.place}/{sealed.name}")
-            await asyncio.to_thread(_rewrite, plain, sealed, partial(seal_file, self.keys.keys[0]))
-            await self.store.put(sealed.name, sealed)
-        except OSError as error:
-            raise error_type(error)(f"{self.scratch} cannot be written ({error.strerror})") from error
-        finally:
-            shutil.rmtree(self.scratch, ignore_errors=True)
-
-    async def delete(self, name: str) -> None:
-        await self.store.delete(name)
-
-
-@contextmanager
-def _opened(environment: Environment, config: Config) -> Iterator[_Folder | _Bucket]:
-    if not (to := config.backup.to or "").startswith(_BUCKET):
-        yield _Folder(Path(to))
-        return
-    with closing(ObjectStore(StoreAddress.of(config.backup), lambda: Rules.of(config.net.private_allow))) as store:
-        yield _Bucket(store, read_keyring(environment.data, os.environ), environment.data / "backup.unsent")
+async def _kept(folder: Path, bucket: ObjectStore | None) -> list[str]:
+    """The names of the backups there, oldest first."""
+    names = glob("*", root_dir=folder)
+    if bucket is not None:
+        names = [name async for batch in bucket.names(_EVER) for name in batch]
+    return sorted(filter(_NAMED.fullmatch, names))
 
 
 def _rewrite(source: Path, target: Path, rewrite: Callable[[BinaryIO, BinaryIO], None]) -> None:
@@ -112,13 +76,13 @@ class ScheduledBackup:
         if config.backup.every is None or config.backup.to is None:
             return None
         try:
-            with _opened(self.environment, config) as place:
-                kept, now = await place.names(), self.clock.now()
+            with _bucket(config) as bucket:
+                kept, now = await _kept(folder := Path(config.backup.to), bucket), self.clock.now()
                 made = datetime.strptime(kept[-1].removesuffix(_SEALED), _NAME) if kept else datetime.min
                 if (due := made.replace(tzinfo=UTC) + config.backup.every) <= now:
-                    await place.add(now.strftime(_NAME), partial(self._back_up, config))
+                    await self._back_up(config, folder / now.strftime(_NAME), bucket)
                     for old in kept[: len(kept) + 1 - config.backup.keep]:
-                        await place.delete(old)
+                        await bucket.delete(old) if bucket else (folder / old).unlink()
                     due = now + config.backup.every
         except SupaclawError as error:
             if not self._failed:
@@ -128,9 +92,25 @@ class ScheduledBackup:
         self._failed = False
         return due
 
-    async def _back_up(self, config: Config, file: Path, place: str) -> None:
-        where, reached = self.environment, nullcontext(self.database)
-        await back_up(where, config, file, reached, force=True, with_secrets=False, environ=os.environ, place=place)
+    async def _back_up(self, config: Config, file: Path, bucket: ObjectStore | None) -> None:
+        save = partial(back_up, self.environment, config, force=True, with_secrets=False, environ=os.environ)
+        if bucket is None:
+            await save(file, nullcontext(self.database))
+            return
+        if not (keys := read_keyring(self.environment.data, os.environ).keys):
+            raise OwnerMustAct(_NO_KEY)
+        scratch = self.environment.data / "backup.unsent"
+        plain, sealed = scratch / file.name, scratch / f"{file.name}{_SEALED}"
+        shutil.rmtree(scratch, ignore_errors=True)  # of one that was killed
+        try:
+            scratch.mkdir(mode=0o700)
+            await save(plain, nullcontext(self.database), place=f"{bucket.address.place}/{sealed.name}")
+            await asyncio.to_thread(_rewrite, plain, sealed, partial(seal_file, keys[0]))
+            await bucket.put(sealed.name, sealed)
+        except OSError as error:
+            raise error_type(error)(f"{scratch} cannot be written ({error.strerror})") from error
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 @contextmanager
@@ -150,9 +130,7 @@ def fetched(environment: Environment, source: str, recovery: Keyring | None = No
                 _rewrite(path, plain, partial(unseal_file, recovery or read_keyring(environment.data, os.environ)))
             yield plain if sealed else path
         except OSError as error:
-            raise error_type(error)(
-                f"{error.filename or source} cannot be read or written: {error.strerror}"
-            ) from error
+            raise error_type(error)(f"{error.filename or source} can't be used: {error.strerror}") from error
 
 
 async def _fetch(environment: Environment, source: str, to: Path) -> None:
@@ -160,11 +138,11 @@ async def _fetch(environment: Environment, source: str, to: Path) -> None:
     place = config.backup.to or ""
     if not (source == place or source.startswith(f"{place}/")):
         raise OwnerMustAct(f"{source} is not in backup.to of {environment.config}, which names a bucket and its keys")
-    with _opened(environment, config) as bucket:
-        assert isinstance(bucket, _Bucket)
-        kept, free = await bucket.names(), shutil.disk_usage(to.parent).free
+    with _bucket(config) as bucket:
+        assert bucket is not None, "it is where the source is"
+        kept, free = await _kept(to.parent, bucket), shutil.disk_usage(to.parent).free
         name = source.removeprefix(place).strip("/") or (kept or [""])[-1]
         if name not in kept:
             raise OwnerMustAct(f"there is no backup {source}; there are: {', '.join(kept) or 'none'}")
-        if (await bucket.store.download(name, free, to))[0] > free:
+        if (await bucket.download(name, free, to))[0] > free:
             raise DiskFull(f"{to.parent} has no room for {source}: name another folder in TMPDIR")

@@ -146,12 +146,12 @@ async def test_in_a_bucket_they_are_encrypted_and_the_newest_can_be_fetched(
 
     local = other.home / "mine.tar.gz.sealed"
     local.write_bytes(kept[newest])
-    with pytest.raises(OwnerMustAct, match="encrypted with a different master key"):
+    with pytest.raises(OwnerMustAct, match="encrypted with another master key"):
         await fetch(other, str(local))
     assert await fetch(other, str(local), Keyring((key,))) == saved
 
     careless.answers[newest] = kept[newest][:-20]
-    with pytest.raises(OwnerMustAct, match="changed or cut off after it was written"):
+    with pytest.raises(OwnerMustAct, match="changed or cut off after it was encrypted"):
         await fetch(house, to)
     careless.down = True
     with pytest.raises(SupaclawError, match=r"answers with an error \(503\)"):
