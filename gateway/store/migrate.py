@@ -24,7 +24,7 @@ _OLDEST_SERVER = 15
 _LOCK = 0x5AC1A3
 _LONGEST = 3600.0
 _BRIEFLY = "set local lock_timeout = '2s'"
-"""For a table that others work on: whoever asks for it after us waits as long as we do."""
+"""For a table that others use: a statement that queues behind ours waits as long as ours does."""
 _COMPATIBLE_FROM = re.compile(r"^-- compatible_from: (\d+)$", re.MULTILINE)
 
 log = structlog.get_logger(__name__)
