@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, JsonValue, SecretStr, model_validator
@@ -64,17 +63,6 @@ class CheckpointSettings(Section):
 
     every: Duration | None = timedelta(minutes=10)
     """Time between checkpoints; null: never."""
-
-
-class BackupSettings(Section):
-    """Backups that the gateway makes by itself, without secrets."""
-
-    every: Duration | None = None
-    """Time between two backups; null: none."""
-    to: Path | None = None
-    """A folder for them, of another machine at best; null: none."""
-    keep: int = Field(14, ge=1)
-    """How many of them to keep there."""
 
 
 class Exec(Section):
@@ -263,11 +251,9 @@ def _bucket(text: str) -> str:
     return text.rstrip("/")
 
 
-class WorkspaceStore(Section):
-    """An object store that keeps the workspace the same on several machines."""
+class StoreSettings(Section):
+    """An object store that speaks S3."""
 
-    url: Annotated[str, AfterValidator(_bucket)] | None = None
-    """A bucket, with a prefix if you like: "s3://bucket/prefix"; null: the local folder only."""
     endpoint: HttpUrl | None = None
     """Address of the S3 protocol there; null: Amazon's."""
     region: str = Field("us-east-1", pattern=r"^[a-z0-9-]+$")
@@ -276,8 +262,26 @@ class WorkspaceStore(Section):
     """Id of the access key."""
     secret_key: SecretStr | None = None
     """The access key itself."""
+
+
+class WorkspaceStore(StoreSettings):
+    """An object store that keeps the workspace the same on several machines."""
+
+    url: Annotated[str, AfterValidator(_bucket)] | None = None
+    """A bucket, with a prefix if you like: "s3://bucket/prefix"; null: the local folder only."""
     every: Duration = timedelta(seconds=30)
     """Time between two looks for changes."""
+
+
+class BackupSettings(StoreSettings):
+    """Backups that the gateway makes by itself, without secrets."""
+
+    every: Duration | None = None
+    """Time between two backups; null: none."""
+    to: Annotated[str, AfterValidator(lambda to: _bucket(to) if "://" in to else to)] | None = None
+    """A folder of another machine, or a bucket, where they are encrypted: "s3://bucket/prefix"; null: none."""
+    keep: int = Field(14, ge=1)
+    """How many of them to keep there."""
 
 
 class VoiceSettings(Section):

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.config.model import WorkspaceStore
+from gateway.config.model import BackupSettings, WorkspaceStore
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.net.addresses import Reach, Rules, Target, checked_addresses, parse_ip, parse_url, reach
 from gateway.net.errors import NetError
@@ -54,21 +54,29 @@ class StoreAddress:
     region: str
     key: str
     secret: str = field(repr=False)
+    section: str = "workspace"
+    """Of config.json."""
 
     @classmethod
-    def of(cls, settings: WorkspaceStore) -> "StoreAddress":
+    def of(cls, settings: WorkspaceStore | BackupSettings) -> "StoreAddress":
         """The configured store; raises `OwnerMustAct` if the configuration is incomplete."""
-        if settings.url is None or settings.access_key is None or settings.secret_key is None:
-            raise OwnerMustAct("workspace.url, workspace.access_key and workspace.secret_key are needed; set all three")
-        bucket, _, prefix = settings.url.removeprefix("s3://").partition("/")
+        section, url = ("backup", settings.to) if isinstance(settings, BackupSettings) else ("workspace", settings.url)
+        if url is None or settings.access_key is None or settings.secret_key is None:
+            keys = f"{section}.access_key and {section}.secret_key"
+            raise OwnerMustAct(f"{_address_key(section)}, {keys} are needed; set all three")
+        bucket, _, prefix = url.removeprefix("s3://").partition("/")
         endpoint = settings.endpoint or f"https://s3.{settings.region}.amazonaws.com"
         key, secret = settings.access_key.get_secret_value(), settings.secret_key.get_secret_value()
-        return cls(bucket, prefix, endpoint.rstrip("/"), settings.region, key, secret)
+        return cls(bucket, prefix, endpoint.rstrip("/"), settings.region, key, secret, section)
 
     @property
     def place(self) -> str:
         """The key of its index: another bucket has another index."""
         return f"{self.endpoint}/{self.bucket}/{self.prefix}".rstrip("/")
+
+
+def _address_key(section: str) -> str:
+    return "backup.to" if section == "backup" else f"{section}.url"
 
 
 @dataclass(slots=True)
@@ -87,29 +95,36 @@ class ObjectStore:
             self._proxy.close()
         self._client = self._proxy = None
 
-    async def put(self, sha256: str, file: Path) -> None:
+    async def put(self, name: str, file: Path) -> None:
         """Store a file, replacing an object of this name."""
         client = await self._checked()
         with _explained(self.address):
-            await client.put_async(self._path(sha256), file)
+            await client.put_async(self._path(name), file)
 
     async def fetch(self, sha256: str, size: int, to: Path) -> None:
         """Write an object to a file; reads at most `size` bytes, and raises `BadObject` if size or hash differ."""
+        if await self.download(sha256, size, to) != (size, sha256):
+            raise BadObject(f"the object {sha256[:12]}… isn't what its name says; somebody may have changed the bucket")
+
+    async def download(self, name: str, most: int, to: Path) -> tuple[int, str]:
+        """Write at most `most` bytes of an object to a file, whatever they are; returns their number and SHA-256.
+
+        The number is larger if the object is. Raises `BadObject` if there is none.
+        """
         client = await self._checked()
         digest, length = hashlib.sha256(), 0
         try:
             with _explained(self.address), to.open("wb") as file:
-                found = await client.get_async(self._path(sha256))
+                found = await client.get_async(self._path(name))
                 async for piece in found.stream(min_chunk_size=_CHUNK):
                     length += len(piece)
-                    if length > size:
+                    if length > most:
                         break
                     digest.update(piece)
                     await asyncio.to_thread(file.write, piece)
         except _MissingObject:
-            raise BadObject(f"the store has no object {sha256[:12]}…") from None
-        if length != size or digest.hexdigest() != sha256:
-            raise BadObject(f"the object {sha256[:12]}… isn't what its name says; somebody may have changed the bucket")
+            raise BadObject(f"the store has no object {name[:64]}") from None
+        return length, digest.hexdigest()
 
     async def names(self, before: datetime) -> AsyncIterator[list[str]]:
         """Yield batches of names of objects that were stored before then."""
@@ -118,11 +133,11 @@ class ObjectStore:
             async for batch in client.list_async(self._path(""), chunk_size=_LISTED):
                 yield [each["path"].rpartition("/")[2] for each in batch if each["last_modified"] < before]
 
-    async def delete(self, sha256: str) -> None:
+    async def delete(self, name: str) -> None:
         """Delete an object if it exists."""
         client = await self._checked()
         with suppress(_MissingObject), _explained(self.address):
-            await client.delete_async(self._path(sha256))
+            await client.delete_async(self._path(name))
 
     def _path(self, name: str) -> str:
         return "/".join(part for part in (self.address.prefix, OBJECTS, name) if part)
@@ -183,23 +198,23 @@ def _explained(address: StoreAddress) -> Iterator[None]:
     try:
         yield
     except (errors.PermissionDeniedError, errors.UnauthenticatedError):
-        why = "it refuses the keys; check workspace.access_key, workspace.secret_key and what they may do there"
-        raise StoreDown(f"{address.place}: {why}") from None
+        keys = f"check {address.section}.access_key, {address.section}.secret_key and what they may do there"
+        raise StoreDown(f"{address.place}: it refuses the keys; {keys}") from None
     except (errors.BaseError, FileNotFoundError) as error:
         kind = StoreDown if isinstance(error, errors.BaseError) or "NoSuchBucket" in str(error) else _MissingObject
-        raise kind(f"{address.place}: {_reason(str(error))}") from None
+        raise kind(f"{address.place}: {_reason(str(error), address.section)}") from None
 
 
-def _reason(text: str) -> str:
+def _reason(text: str, section: str) -> str:
     """An error of the SDK in a few words: its own text is pages long and may quote the request."""
     if found := re.search(r"status code: (5\d\d)", text):
         return "it can't be reached" if found[1] == "502" else f"it answers with an error ({found[1]})"
     if "NoSuchBucket" in text:
-        return "there is no such bucket; check workspace.url"
+        return f"there is no such bucket; check {_address_key(section)}"
     if "SignatureDoesNotMatch" in text:
-        return "it refuses the keys; check workspace.secret_key and workspace.region"
+        return f"it refuses the keys; check {section}.secret_key and {section}.region"
     if "error trying to connect" in text or "Connect" in text or "dns" in text:
         return "it can't be reached"
     if "timed out" in text.lower() or "TimedOut" in text:
         return "it took too long"
-    return "it doesn't respond like an S3 store; check workspace.endpoint"
+    return f"it doesn't respond like an S3 store; check {section}.endpoint"

@@ -1,14 +1,16 @@
 """Encrypts values: AES-256-GCM under a key per value, which the master key wraps; both are bound to the secret's facts.
-The master key is stored outside the database."""
+The master key is stored outside the database. Files are encrypted in pieces, under a key that is derived for each."""
 
 import base64
 import hashlib
 import json
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass, field
+from itertools import count
 from secrets import token_bytes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 from uuid import UUID
 
 from gateway.domain.errors import OwnerMustAct
@@ -156,6 +158,50 @@ def rewrap(keys: Keyring, facts: Facts, envelope: Envelope) -> Envelope:
     return Envelope(master.id, _wrap(master, own, _about(facts)), envelope.sealed)
 
 
+_SEALED = b"SupaClaw, encrypted 1\n"
+_SALT, _KEY_ID, _TAG, _PIECE = 16, 16, 16, 1024 * 1024
+_HEAD = len(_SEALED) + _KEY_ID + _SALT
+
+
+def is_sealed(file: BinaryIO) -> bool:
+    """Whether `seal_file` has written it; reads its beginning."""
+    return file.read(len(_SEALED)) == _SEALED
+
+
+def seal_file(key: MasterKey, source: BinaryIO, target: BinaryIO) -> None:
+    """Encrypt a file of any size, in pieces of which none can be changed, moved or left out."""
+    target.write(head := _SEALED + key.id.encode() + os.urandom(_SALT))
+    aes = _derived_cipher(key, b"supaclaw files", head)
+    for nonce, piece in _pieces(source, _PIECE):
+        target.write(aes.encrypt(nonce, piece, head))
+
+
+def unseal_file(keys: Keyring, source: BinaryIO, target: BinaryIO) -> None:
+    """Decrypt a file; raises `OwnerMustAct` if its key isn't there, or if it isn't whole: don't use the target then."""
+    from cryptography.exceptions import InvalidTag
+
+    head = source.read(_HEAD)
+    if (key := keys.named(head[len(_SEALED) : -_SALT].decode("ascii", "replace"))) is None:
+        raise OwnerMustAct("the file is encrypted with another master key than this gateway's: use --recovery-key")
+    aes = _derived_cipher(key, b"supaclaw files", head)
+    try:
+        for nonce, piece in _pieces(source, _PIECE + _TAG):
+            target.write(aes.decrypt(nonce, piece, head))
+    except InvalidTag:
+        raise OwnerMustAct("the file was changed or cut off after it was encrypted; use another copy of it") from None
+
+
+def _pieces(source: BinaryIO, size: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield pieces, each with a nonce that says which it is, and whether it is the last."""
+    piece = source.read(size)
+    for number in count():
+        following = source.read(size)
+        yield number.to_bytes(_NONCE - 1) + bytes([not following]), piece
+        if not following:
+            return
+        piece = following
+
+
 def _own_key(keys: Keyring, facts: Facts, envelope: Envelope) -> bytes:
     if (master := keys.named(envelope.key_id)) is None:
         raise MasterKeyMissing(facts.name)
@@ -171,10 +217,14 @@ def _about(facts: Facts) -> bytes:
 
 
 def _wrapping_cipher(master: MasterKey) -> "AESGCM":
+    return _derived_cipher(master, b"supaclaw secrets: wrapping")
+
+
+def _derived_cipher(master: MasterKey, purpose: bytes, salt: bytes | None = None) -> "AESGCM":
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-    return _aes(HKDF(SHA256(), 32, salt=None, info=b"supaclaw secrets: wrapping").derive(master.raw))
+    return _aes(HKDF(SHA256(), 32, salt, purpose).derive(master.raw))
 
 
 def _aes(key: bytes) -> "AESGCM":

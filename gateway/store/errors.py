@@ -4,7 +4,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from asyncpg import InsufficientPrivilegeError, InterfaceError, InternalClientError, PostgresError
+from asyncpg import (
+    InsufficientPrivilegeError,
+    InterfaceError,
+    InternalClientError,
+    InvalidCachedStatementError,
+    PostgresError,
+)
 
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, RunLost, SupaclawError
 
@@ -25,7 +31,7 @@ _GONE = re.compile("clos(ed|ing)|released back to the pool")
 
 
 class Conflict(DatabaseDown):
-    """Two transactions were in each other's way (serialization failure, deadlock); the same works at once."""
+    """Two transactions were in each other's way (a deadlock, a column added): the same works at once."""
 
 
 @contextmanager
@@ -90,7 +96,7 @@ def _translate_state(error: PostgresError) -> SupaclawError | None:
         )
     if state.startswith(_OWN):
         return None
-    if state.startswith(_CONFLICT):
+    if state.startswith(_CONFLICT) or isinstance(error, InvalidCachedStatementError):
         return Conflict(f"The database is too busy: {_line(error)}")
     if state.startswith(_BUSY):
         return DatabaseDown(f"The database is too busy: {_line(error)}")

@@ -19,7 +19,8 @@ create table migrations (
   number int primary key,
   name text not null,
   sha256 text not null,                                 -- of the file; a changed one is refused
-  applied_at timestamptz not null default now()
+  applied_at timestamptz not null default now(),
+  compatible_from int not null default 0                -- the schema of the oldest program that can work after it
 );
 
 -- Small facts about the whole gateway, such as raised budgets and the last heartbeat.
@@ -34,7 +35,8 @@ create table instances (
   name text not null,                                   -- of its machine, for people
   kind text not null check (kind in ('gateway', 'worker')),
   started_at timestamptz not null default now(),
-  stopped_at timestamptz                                -- orderly stop; null while it runs, or if it died
+  stopped_at timestamptz,                               -- orderly stop; null while it runs, or if it died
+  schema int not null default 0                         -- the newest that its program knows; 0: it doesn't say
 );
 
 create table leases (
@@ -1121,7 +1123,7 @@ begin
 end $$;
 
 -- Claims tasks for the free slots of each lane, and opens at most 25 chats of them: each is a row with the run in its
--- state, with that of open_chat and its rows behind it if it is opened. None for a process older than the schema. The
+-- state, with that of open_chat and its rows behind it if it is opened. None for a program too old for the schema. The
 -- lane with the worst suspect comes first: the others then know of it. A chat is left to its run if its session is
 -- locked, which is never waited for here, if it had an attempt before, or if opening it fails, whose code is in its
 -- state, or answers it.
@@ -1130,7 +1132,7 @@ create function claim_open(p_worker uuid, p_free jsonb, p_lease interval, p_kind
 returns table (state jsonb, entry messages, fields text[]) language plpgsql set search_path = supaclaw as $$
 declare t tasks; v_claimed tasks[]; v_run jsonb; v_open boolean; v_left int := 25;
 begin
-  if (select max(number) from migrations) > p_schema then
+  if (select max(compatible_from) from migrations) > p_schema then
     return;
   end if;
   v_claimed := array(

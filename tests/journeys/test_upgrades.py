@@ -14,7 +14,8 @@ from tests.journeys.test_backup_drill import run
 
 NEWEST = len(read_migrations())
 OLD = NEWEST - 1
-NEWER = "insert into migrations (number, name, sha256) select max(number) + 1, 'later', '' from migrations"
+NEWER = """insert into migrations (number, name, sha256, compatible_from)
+           select max(number) + 1, 'later', '', max(number) + 1 from migrations"""
 
 
 @pytest.fixture
@@ -78,11 +79,11 @@ async def test_a_gateway_that_finds_a_newer_schema_claims_nothing_more_and_says_
 ) -> None:
     await gateway.rows(NEWER)
     telegram.say("hello mk1x", OWNER)
-    await gateway.hears("a newer SupaClaw took this database over")
+    await gateway.hears("A newer SupaClaw wrote this database")
 
-    assert "a newer SupaClaw took this database over" in (await gateway.command("status")).told
+    assert "A newer SupaClaw wrote this database" in (await gateway.command("status")).told
     telegram.say("/status", OWNER)
-    await telegram.wait_for(lambda tg: any("a newer SupaClaw took this database over" in s.text for s in tg.sent))
+    await telegram.wait_for(lambda tg: any("A newer SupaClaw wrote this database" in s.text for s in tg.sent))
     assert [row["status"] for row in await gateway.rows("select status from tasks")] == ["pending"]
     assert models.count == 0
 

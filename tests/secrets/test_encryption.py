@@ -1,4 +1,5 @@
 from dataclasses import replace
+from io import BytesIO
 from uuid import UUID, uuid4
 
 import pytest
@@ -7,7 +8,19 @@ from hypothesis import strategies as st
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
-from gateway.secrets.encryption import Envelope, Keyring, MasterKey, MasterKeyMissing, Tampered, rewrap, seal, unseal
+from gateway.secrets import encryption
+from gateway.secrets.encryption import (
+    Envelope,
+    Keyring,
+    MasterKey,
+    MasterKeyMissing,
+    Tampered,
+    rewrap,
+    seal,
+    seal_file,
+    unseal,
+    unseal_file,
+)
 from gateway.secrets.facts import Binding, Facts
 
 KEYS = Keyring((MasterKey.fresh(),))
@@ -114,3 +127,44 @@ def test_nothing_of_a_value_is_in_a_representation() -> None:
     envelope = seal(KEYS, Facts(ADA, False, "A", 1, Binding()), "hush-hush")
     assert "sealed" not in repr(envelope)
     assert KEYS.keys[0].text not in repr(KEYS)
+
+
+def opened(sealed: bytes, keys: Keyring = KEYS) -> bytes:
+    unseal_file(keys, BytesIO(sealed), plain := BytesIO())
+    return plain.getvalue()
+
+
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, list[bytes]]:
+    """The head of an encrypted file, and its pieces: three whole ones and a half."""
+    monkeypatch.setattr(encryption, "_PIECE", 4)
+    seal_file(KEYS.keys[0], BytesIO(b"abcdefghijklmn"), sealed := BytesIO())
+    head, body = sealed.getvalue()[: encryption._HEAD], sealed.getvalue()[encryption._HEAD :]
+    return head, [body[at : at + 20] for at in range(0, len(body), 20)]
+
+
+def test_a_file_is_opened_by_its_key_alone(pieces: tuple[bytes, list[bytes]]) -> None:
+    head, body = pieces
+    assert opened(head + b"".join(body)) == b"abcdefghijklmn"
+    with pytest.raises(OwnerMustAct, match="another master key"):
+        opened(head + b"".join(body), Keyring((MasterKey.fresh(),)))
+    for content in (b"", b"abcd", b"abcdefgh"):
+        seal_file(KEYS.keys[0], BytesIO(content), sealed := BytesIO())
+        assert opened(sealed.getvalue()) == content
+
+
+@pytest.mark.parametrize("order", ["012", "0123 3", "1023", "0", "", "023", "01233"])
+def test_a_file_of_which_pieces_are_gone_moved_or_doubled_is_refused(
+    pieces: tuple[bytes, list[bytes]], order: str
+) -> None:
+    head, body = pieces
+    with pytest.raises(OwnerMustAct, match="changed or cut off"):
+        opened(head + b"".join(body[int(number)] for number in order if number != " "))
+
+
+def test_a_changed_byte_of_a_file_is_noticed(pieces: tuple[bytes, list[bytes]]) -> None:
+    head, body = pieces
+    for at in range(len(head) - 16, len(whole := head + b"".join(body))):
+        changed = bytes([*whole[:at], whole[at] ^ 1, *whole[at + 1 :]])
+        with pytest.raises(OwnerMustAct):
+            opened(changed)

@@ -1,4 +1,5 @@
 import asyncio
+import re
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
@@ -12,9 +13,12 @@ import pytest
 from gateway.domain.errors import DatabaseDown, OwnerMustAct
 from gateway.store import migrate as migrate_module
 from gateway.store.connection.pool import Database
-from gateway.store.migrate import MIGRATIONS, check_server, migrate, read_migrations
+from gateway.store.migrate import MIGRATIONS, check_server, migrate, read_migrations, schema_of
 from tests.conftest import Server
 from tests.journeys.process import until
+
+FIRST_ROLLING = 51
+"""The schema from which on programs of two versions work on one."""
 
 
 @pytest.fixture
@@ -204,10 +208,62 @@ async def test_it_works_through_a_transaction_pooler(empty_dsn: str, folder: Pat
 
 
 async def test_a_newer_database_is_left_alone(empty: Database, folder: Path) -> None:
+    with (folder / "0002_second.sql").open("a") as second:
+        second.write("\n-- compatible_from: 2\n")
     await migrate(empty, folder)
     (folder / "0002_second.sql").unlink()
-    with pytest.raises(OwnerMustAct, match="update SupaClaw"):
+    with pytest.raises(OwnerMustAct, match=r"schema 2, for programs that know 2; this one knows 1\): update SupaClaw"):
         await migrate(empty, folder)
+
+
+async def test_a_newer_database_that_says_so_takes_an_older_program(empty: Database, folder: Path) -> None:
+    await migrate(empty, folder)
+    (folder / "0002_second.sql").unlink()
+    await migrate(empty, folder)
+    schema = await schema_of(empty, folder)
+    assert (schema.number, schema.missing) == (2, ())
+
+
+BREAKING = r"""(?ix) \b drop \s+ (?!not \s+ null) | \b rename \b | \b set \s+ not \s+ null \b
+  | \b alter \s+ column \s+ \w+ \s+ (set \s+ data \s+ )? type \b | \b revoke \b (?! [^;]* \b from \s+ public\b)
+  | \b alter \s+ table [^;]* \b add \s+ (constraint|check|foreign|primary|unique|exclude) \b
+  | \b add \s+ column [^,;]* \b not \s+ null (?! [^,;]* \b default \b)
+  | \b add \s+ column \s+ (if \s+ not \s+ exists \s+)? \w*label \b (?! [^,;]* \b default \s+ 2 \b)
+  | \b create \s+ unique"""
+"""What a program that doesn't know of it can't work after, or would write with too much trust."""
+
+
+@pytest.mark.parametrize(
+    ("sql", "breaks"),
+    [
+        ("alter table tasks add column mood text", False),
+        ("alter table tasks add column mood text not null default ''", False),
+        ("alter table tasks add column label smallint not null default 2", False),
+        ("create table moods (label smallint not null, unique (label))", False),
+        ("create or replace function claim(a int) returns int language sql as $$ select 1 $$", False),
+        ("alter table tasks alter column mood drop not null", False),
+        ("alter table tasks add column mood text not null", True),
+        ("alter table tasks add column label smallint not null default 0", True),
+        ("alter table tasks add column if not exists label smallint", True),
+        ("alter table tasks drop column mood", True),
+        ("drop function claim(int)", True),
+        ("alter table tasks rename to jobs", True),
+        ("alter table tasks alter column kind type int", True),
+        ("alter table tasks alter column kind set not null", True),
+        ("alter table tasks add constraint kinds check (kind <> '')", True),
+        ("create unique index on tasks (kind)", True),
+    ],
+)
+def test_what_an_older_program_cannot_work_after_is_known(sql: str, breaks: bool) -> None:
+    assert bool(re.search(BREAKING, sql)) is breaks
+
+
+def test_a_migration_only_adds_or_says_which_programs_can_work_after_it() -> None:
+    for migration in read_migrations()[FIRST_ROLLING - 1 :]:
+        sql = re.sub(r"--.*", "", migration.sql)
+        breaks = re.search(BREAKING, sql)
+        assert migration.compatible_from or not breaks, f"{migration.name}: {breaks} needs `-- compatible_from: NUMBER`"
+        assert migration.compatible_from <= migration.number
 
 
 async def test_a_changed_migration_is_refused(empty: Database, folder: Path) -> None:

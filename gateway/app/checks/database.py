@@ -65,7 +65,8 @@ def judge(server: ServerFacts) -> Iterator[Finding]:
     if (size := server.supabase_bytes / 1e6) > 0.8 * _SUPABASE_FREE_MB:
         text = f"Supabase has {size:.0f} MB; a free project becomes read-only at {_SUPABASE_FREE_MB} MB"
         yield warn(text, "shorten retention.keep, set models.embedding to none, or enlarge it")
-    migrations = f"migrations: {server.migrations} of {known} applied"
+    newer = f", and {server.migrations - known} of a newer SupaClaw, on which this one works"
+    migrations = f"migrations: {min(server.migrations, known)} of {known} applied{newer * (server.migrations > known)}"
     if server.migrations < known:
         yield warn(migrations, "the next start of the gateway applies the rest")
     else:

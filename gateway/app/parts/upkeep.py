@@ -11,7 +11,7 @@ from gateway.app.parts.core import Core, Records
 from gateway.app.parts.turns import Turns
 from gateway.app.parts.way_out import WayOut
 from gateway.app.parts.work import Work
-from gateway.app.storage.backup import ScheduledBackup
+from gateway.app.storage.scheduled import ScheduledBackup
 from gateway.background.budgets import may_embed
 from gateway.background.upkeep.event_loop import LagMonitor
 from gateway.background.upkeep.health import Health, notify_systemd

@@ -10,9 +10,8 @@ import stat
 import tarfile
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import version
@@ -46,9 +45,8 @@ from gateway.config.environment import Environment
 from gateway.config.load import is_reference, parse_json, read
 from gateway.config.model import Config
 from gateway.config.problems import dotted
-from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.errors import OwnerMustAct
 from gateway.domain.json import KeyPath, map_texts
-from gateway.domain.time import Clock
 from gateway.logs import SecretMask
 from gateway.store.connection.pool import Database
 from gateway.store.dump import DatabaseSnapshot, Table, snapshot
@@ -57,7 +55,6 @@ from gateway.workspace.files.disk import mostly_holes
 from gateway.workspace.files.paths import MAX_LEVELS
 
 _LEVEL = 4
-_SCHEDULED = "supaclaw-{}.tar.gz"
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -188,9 +185,11 @@ async def back_up(
     force: bool,
     with_secrets: bool,
     environ: Mapping[str, str] | None = None,
+    place: str = "",
 ) -> Manifest:
     """Write an archive to `path`, completely or not at all; raises `OwnerMustAct` if that fails.
 
+    `place` is where it will be, if not there, for the list of past backups.
     With `environ`, which may contain the master key, references replace live secrets in texts, unless `with_secrets` is
     set. Files come first, so that the later snapshot of the database includes the conversations that they mention.
     """
@@ -218,45 +217,8 @@ async def back_up(
                 members=tuple(writer.members),
             )
             await asyncio.to_thread(writer.add, MANIFEST, io.BytesIO(manifest.model_dump_json(indent=1).encode()))
-    record_backup(environment.data, path, manifest.created)
+    record_backup(environment.data, place or path, manifest.created)
     return manifest
-
-
-@dataclass(slots=True)
-class ScheduledBackup:
-    """A backup whenever the newest in the folder is older than `backup.every`, whatever restarts."""
-
-    environment: Environment
-    config: Callable[[], Config]
-    database: Database
-    tell_owner: Callable[[str], Awaitable[None]]
-    clock: Clock
-    _failed: bool = False
-
-    async def look(self) -> datetime | None:
-        """Back up if it is due; return when it is due next. Raises `SupaclawError`, told once until it works again."""
-        config, now = self.config(), self.clock.now()
-        if config.backup.every is None or config.backup.to is None:
-            return None
-        kept = sorted(config.backup.to.glob(_SCHEDULED.format("*")))
-        due = datetime.fromtimestamp(kept[-1].stat().st_mtime, UTC) + config.backup.every if kept else now
-        if due > now:
-            return due
-        try:
-            await self._back_up(config, config.backup.to / _SCHEDULED.format(f"{now:%Y-%m-%dT%H%M%SZ}"))
-        except SupaclawError as error:
-            if not self._failed:
-                await self.tell_owner(f"The scheduled backup failed: {error}")
-            self._failed = True
-            raise
-        self._failed = False
-        for old in kept[: len(kept) + 1 - config.backup.keep]:
-            old.unlink()
-        return now + config.backup.every
-
-    async def _back_up(self, config: Config, file: Path) -> None:
-        reached = nullcontext(self.database)
-        await back_up(self.environment, config, file, reached, force=True, with_secrets=False, environ=os.environ)
 
 
 def _checked_path(environment: Environment, config: Config, path: Path, *, force: bool) -> Path:
@@ -339,11 +301,11 @@ def add_logins(writer: ArchiveWriter, data: Path) -> None:
 _LINE = "{:%Y-%m-%d %H:%M} UTC {}"
 
 
-def record_backup(data: Path, path: Path, made: datetime) -> None:
+def record_backup(data: Path, place: Path | str, made: datetime) -> None:
     """Record a backup in the list; it is on disk when this returns."""
     with (file := data / "backups.list").open("a", encoding="utf-8", errors="surrogateescape") as lines:
         file.chmod(0o600)
-        lines.write(f"{_LINE.format(made, path)}\n")
+        lines.write(f"{_LINE.format(made, place)}\n")
     sync_to_disk(file)
 
 

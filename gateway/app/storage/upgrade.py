@@ -37,24 +37,27 @@ async def join_upgraded(
 ) -> AsyncIterator[None]:
     """Join the database as a gateway, after migrating its schema; raises `OwnerMustAct` if that is impossible.
 
-    A migration has the database to itself, so that no schema changes under a running gateway.
+    A database in use is backed up before.
+    A migration that programs elsewhere can't work with has the database to itself.
     """
     if not (await schema_of(database)).number:
         await migrate(database)
     if (schema := await schema_of(database)).missing:
-        async with alone(database, instance), asyncio.TaskGroup() as group:
-            renewing = group.create_task(_renew(database, instance), name="upgrade")
-            await _upgrade(environment, config, database, schema)
-            renewing.cancel()
+        oldest = await database.read(lambda conn: instances.oldest_elsewhere(conn, instance))
+        async with nullcontext() if oldest >= schema.compatible_from else _alone(database, instance):
+            if await database.read(principals.has_owner):
+                await _save(environment, config, database, schema)
+            await migrate(database)
     async with joined(database, instance, "gateway"):
         yield
 
 
-async def _upgrade(environment: Environment, config: Config, database: Database, schema: Schema) -> None:
-    """Back up a database in use, then migrate it."""
-    if await database.read(principals.has_owner):
-        await _save(environment, config, database, schema)
-    await migrate(database)
+@asynccontextmanager
+async def _alone(database: Database, instance: InstanceId) -> AsyncIterator[None]:
+    async with alone(database, instance), asyncio.TaskGroup() as group:
+        renewing = group.create_task(_renew(database, instance), name="upgrade")
+        yield
+        renewing.cancel()
 
 
 async def _save(environment: Environment, config: Config, database: Database, schema: Schema) -> None:

@@ -28,14 +28,14 @@ _REQUEUE_SECONDS = 120.0
 _COLOURS = {FindingLevel.OK: Style.GREEN, FindingLevel.WARN: Style.YELLOW, FindingLevel.FAIL: Style.RED}
 
 _DRILL = "Restore a backup into a copy, start that and talk to it."
-Drill = Annotated[Path | None, option(_DRILL, "FILE", "--restore-drill", exists=True, dir_okay=False)]
+Drill = Annotated[str, option(_DRILL, "FILE", "--restore-drill")]
 
 
 def doctor(
     failpoints: Annotated[bool, flag("List the points where SUPACLAW_FAIL kills the gateway.", "--failpoints")] = False,
     live: Annotated[bool, flag("Also call the model (costs a few tokens) and the messengers.", "--live")] = False,
     requeue: Annotated[bool, flag("Let the running gateway retry messages it couldn't store.", "--requeue")] = False,
-    drill: Drill = None,
+    drill: Drill = "",
     as_json: AsJson = False,
 ) -> None:
     """Find what keeps the gateway from working, and how to fix it. The exit code is 1 if a check fails.
@@ -51,8 +51,10 @@ def doctor(
         print_result(steps, "\n".join(f"{name:18} {about}" for name, about in steps.items()), as_json=as_json)
         return
     if drill:
-        with tempfile.TemporaryDirectory(prefix="supaclaw-") as folder:
-            rehearse(program_of(), drill.resolve(), Path(folder))
+        from gateway.app.storage.scheduled import fetched
+
+        with fetched(Environment.read(os.environ), drill) as backup, tempfile.TemporaryDirectory() as folder:
+            rehearse(program_of(), backup.resolve(), Path(folder))
         echo(f"{drill} was restored into a copy, which started and answered")
         return
     from gateway.app.checks import load_context, run_checks

@@ -14,11 +14,11 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early, parse, parse_json, read
 from gateway.config.model import Config
 from gateway.domain.text.texts import size_text
-from gateway.secrets.encryption import MasterKey
+from gateway.secrets.encryption import Keyring, MasterKey
 from gateway.secrets.facts import MAX_VALUE
 
 File = Annotated[Path, argument("The backup, such as supaclaw.tar.gz.", "FILE")]
-Saved = Annotated[Path, argument("The backup.", "FILE", exists=True, dir_okay=False)]
+Saved = Annotated[str, argument("The backup: a file, or in the bucket of backup.to, which names the newest.", "FILE")]
 
 
 def backup(
@@ -64,22 +64,24 @@ def restore(
     from gateway.app.storage.database import reach
     from gateway.app.storage.restore import restore as put_back
     from gateway.app.storage.restore import unpack
+    from gateway.app.storage.scheduled import fetched
 
     environment = Environment.read(os.environ)
-    if verify:
-        echo(f"{file} is intact: {unpack(file, None)}")
-        return
-    config = _only_database(environment.config)
-    key = MasterKey.parse(ask_secret_text("Recovery key", MAX_VALUE)) if recovery_key else None
-    saved, path = run_quietly(put_back(environment, config, file, reach(environment, config, mine=True)))
-    record_backup(environment.data, file.resolve(), saved.created)
+    keys = (MasterKey.parse(ask_secret_text("Recovery key", MAX_VALUE)),) if recovery_key else ()
+    with fetched(environment, file, Keyring(keys) if keys else None) as archive:
+        if verify:
+            echo(f"{file} is intact: {unpack(archive, None)}")
+            return
+        config = _only_database(environment.config)
+        saved, path = run_quietly(put_back(environment, config, archive, reach(environment, config, mine=True)))
+    record_backup(environment.data, file if "://" in file else Path(file).resolve(), saved.created)
     echo(f"restored {saved}")
     if path not in {None, environment.config}:
         echo(f"{environment.config} already exists and was kept; the saved one is {path}")
     if saved.left_out:
         echo(f"put these into {path} before you start: {', '.join(saved.left_out)}")
-    if key is not None:
-        recover_secrets(key.text)
+    if keys:
+        recover_secrets(keys[0].text)
     elif saved.has_secrets and not has_master_key(environment.data, os.environ):
         echo("it has secrets: enter the recovery key with `supaclaw secrets recover` before you start")
     for name in saved.logins:

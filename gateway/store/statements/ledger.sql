@@ -7,3 +7,4 @@ create table if not exists supaclaw.migrations (
   applied_at timestamptz not null default now()
 );
 alter table supaclaw.migrations enable row level security;
+alter table supaclaw.migrations add column if not exists compatible_from int not null default 0;

@@ -8,6 +8,7 @@ from typing import Literal
 from gateway.domain.ids import InstanceId
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import fetch_all, fetch_value
+from gateway.store.migrate import known_schema
 
 LEASE_SECONDS = 8.0
 RENEW_SECONDS = 2.0
@@ -46,6 +47,13 @@ async def lease_is_taken(conn: Connection, name: str, me: InstanceId) -> bool:
     """Whether somebody else holds a lease."""
     sql = "select exists (select from leases where name = $1 and holder <> $2 and expires_at > now())"
     return bool(await conn.fetchval(sql, name, me))
+
+
+async def oldest_elsewhere(conn: Connection, me: InstanceId) -> int:
+    """The schema that the oldest program elsewhere knows; 0 if none runs, or one doesn't say."""
+    sql = """select min(coalesce((to_jsonb(i) ->> 'schema')::int, 0))  -- an old database lacks the column
+             from leases l left join instances i on i.id = l.holder where l.holder <> $1 and l.expires_at > now()"""
+    return await fetch_value(conn, int, sql, me) or 0
 
 
 async def work_elsewhere(conn: Connection, me: InstanceId) -> bool:
@@ -102,9 +110,9 @@ async def enter(conn: Connection, instance: InstanceId, name: str, kind: Kind) -
     """Register a started instance; forget long-dead instances without files of their own, and expired followers."""
     await conn.execute(_TIDY)
     await conn.execute("delete from leases where starts_with(name, $1) and expires_at < now()", FOLLOWED_PREFIX)
-    sql = """insert into instances (id, name, kind) values ($1, $2, $3)
-             on conflict (id) do update set name = $2, kind = $3, started_at = now(), stopped_at = null"""
-    await conn.execute(sql, instance, name, kind)
+    sql = """insert into instances (id, name, kind, schema) values ($1, $2, $3, $4)
+             on conflict (id) do update set name = $2, kind = $3, schema = $4, started_at = now(), stopped_at = null"""
+    await conn.execute(sql, instance, name, kind, known_schema())
 
 
 async def leave(conn: Connection, instance: InstanceId) -> None:

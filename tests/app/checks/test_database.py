@@ -98,12 +98,22 @@ def test_pending_migrations_are_not_applied(examine: Examine, dsn: str) -> None:
 
 
 def test_a_newer_database_asks_for_an_update(examine: Examine, dsn: str) -> None:
-    inside(dsn, lambda conn: conn.execute("insert into migrations (number, name, sha256) values (99, 'x', 'x')"))
+    newer = "insert into migrations (number, name, sha256, compatible_from) values (99, 'x', 'x', 99)"
+    inside(dsn, lambda conn: conn.execute(newer))
 
     (finding,) = examine(check_database, SUPACLAW_DATABASE_URL=dsn)
 
     assert finding.text.startswith("A newer SupaClaw wrote this database (schema 99, ")
     assert (finding.level, finding.fix) == ("fail", "update SupaClaw")
+
+
+def test_a_newer_database_that_this_version_can_work_on_is_no_trouble(examine: Examine, dsn: str) -> None:
+    inside(dsn, lambda conn: conn.execute("insert into migrations (number, name, sha256) values (99, 'x', 'x')"))
+
+    assert told(examine(check_database, SUPACLAW_DATABASE_URL=dsn))[1] == (
+        "ok",
+        f"migrations: {len(KNOWN)} of {len(KNOWN)} applied, and 1 of a newer SupaClaw, on which this one works",
+    )
 
 
 @pytest.mark.parametrize("url", ["postgresql://me:hush@127.0.0.1:1/none", "mysql://me:hush@h/x"])

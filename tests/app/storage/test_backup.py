@@ -6,35 +6,21 @@ import socket
 import sqlite3
 import tarfile
 from contextlib import closing
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pydantic import JsonValue
 
-from gateway.app.storage.backup import ScheduledBackup, saved_config
+from gateway.app.storage.backup import saved_config
 from gateway.app.storage.database import reach
 from gateway.app.storage.restore import restore, unpack
 from gateway.config.load import parse
-from gateway.config.machine import SystemClock
-from gateway.config.model import BackupSettings
 from gateway.domain.errors import ConfigError, OwnerMustAct
 from gateway.store.connection.pool import Database
 from tests.app.storage.conftest import House
 from tests.store.world import World
 
 TOKEN = "123456789:AAplanted_planted_planted_planted_12"
-
-
-@dataclass
-class Later(SystemClock):
-    """The real time, moved on by a test."""
-
-    by: timedelta = timedelta()
-
-    def now(self) -> datetime:
-        return super().now() + self.by
 
 
 def names(path: Path) -> set[str]:
@@ -85,39 +71,6 @@ async def test_secrets_are_in_it_only_when_they_are_asked_for(house: House, worl
     assert TOKEN.encode() in full
     assert full.count(b"PLANTED") == full.count(b"PLANTED keys/journal") == 1
     assert house.dsn.encode() not in full
-
-
-async def test_a_scheduled_one_is_made_when_the_newest_is_too_old_and_the_oldest_goes(
-    house: House, database: Database, tmp_path: Path
-) -> None:
-    clock, told = Later(), []
-    (folder := tmp_path / "elsewhere").mkdir()
-    schedule = BackupSettings(every=timedelta(days=1), to=folder, keep=2)
-    configs = [house.config.model_copy(update={"backup": schedule})]
-
-    async def tell(text: str) -> None:
-        told.append(text)
-
-    job = ScheduledBackup(house.environment, lambda: configs[-1], database, tell, clock)
-    for day in range(4):
-        clock.by = timedelta(days=day, seconds=day)
-        due = await job.look()
-        assert due is not None
-        assert abs(due - clock.now() - timedelta(days=1)) < timedelta(minutes=1)
-        made = sorted(folder.iterdir())
-        os.utime(made[-1], (clock.now().timestamp(),) * 2)
-        assert await job.look() > clock.now()
-        assert len(made) == min(day + 1, 2)
-    assert unpack(made[-1], None).has_secrets is False
-
-    clock.by = timedelta(days=9)
-    folder.rename(tmp_path / "unmounted")
-    for _ in range(2):
-        with pytest.raises(OwnerMustAct, match="cannot be written"):
-            await job.look()
-    assert [text.partition(":")[0] for text in told] == ["The scheduled backup failed"]
-    configs.append(house.config)
-    assert await job.look() is None
 
 
 async def test_links_are_kept_as_links_and_what_is_no_file_is_counted(

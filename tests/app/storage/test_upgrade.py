@@ -3,7 +3,10 @@
 import asyncio
 import json
 import os
+import shutil
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from uuid import uuid4
@@ -19,8 +22,10 @@ from gateway.config.load import parse
 from gateway.config.model import Config
 from gateway.domain.errors import DiskFull, OwnerMustAct
 from gateway.domain.ids import InstanceId
+from gateway.store import migrate as migrate_module
 from gateway.store.connection.pool import Database
-from gateway.store.migrate import migrate, read_migrations, schema_of
+from gateway.store.migrate import MIGRATIONS, migrate, read_migrations, schema_of
+from gateway.store.work.instances import life_lease
 from tests.journeys.process import until
 
 NEWEST = len(read_migrations())
@@ -177,6 +182,26 @@ async def test_no_schema_changes_beneath_a_worker(environment: Environment, conf
         await start(environment, config, old)
 
     assert (await number(old), backups(environment)) == (OLD, [])
+
+
+@pytest.mark.parametrize(("knows", "beside"), [(NEWEST, True), (NEWEST - 1, False), (0, False)])
+async def test_what_only_adds_is_done_beside_programs_that_can_work_after_it(
+    environment: Environment, config: Config, old: Database, monkeypatch: pytest.MonkeyPatch, knows: int, beside: bool
+) -> None:
+    later = environment.data / "migrations"
+    shutil.copytree(MIGRATIONS, later)
+    (later / f"{NEWEST + 1:04}_later.sql").write_text(f"-- compatible_from: {NEWEST}\ncreate table later (id int);")
+    await migrate(old)
+    await do(old, "insert into leases values ($1, $2, now() + interval '30 s')", life_lease(SOMEBODY), SOMEBODY)
+    await do(old, "insert into instances (id, name, kind, schema) values ($1, 'x', 'gateway', $2)", SOMEBODY, knows)
+    reads = partial(read_migrations, later)
+    monkeypatch.setattr(migrate_module, "read_migrations", lambda *_: reads())
+
+    with nullcontext() if beside else pytest.raises(OwnerMustAct, match="or a worker runs on this database"):
+        await start(environment, config, old)
+
+    assert await number(old) == NEWEST + beside
+    assert backups(environment) == [f"upgrade-{NEWEST}-to-{NEWEST + 1}.tar.gz"] * beside
 
 
 async def test_what_takes_long_is_told_and_keeps_the_lease(

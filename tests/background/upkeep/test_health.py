@@ -96,9 +96,14 @@ async def test_a_database_that_is_away_shows_and_is_no_reason_to_stop(
     assert (watched.health.healthy, watched.health.database_problem) == (True, "")
 
 
-async def test_a_newer_schema_shows(watched: Watched) -> None:
+async def test_a_newer_schema_shows_if_this_program_cannot_work_on_it(watched: Watched) -> None:
     async with watched.database.connection() as conn:
         await conn.execute("insert into migrations (number, name, sha256) values (999, 'later', '')")
+    await watched.health.look()
+    assert (watched.health.healthy, watched.file.exists()) == (True, True)
+    async with watched.database.connection() as conn:
+        await conn.execute("update migrations set compatible_from = 999 where number = 999")
+    watched.file.unlink()
     await watched.health.look()
     assert (watched.health.healthy, watched.stop.is_set(), watched.file.exists()) == (False, False, False)
 
