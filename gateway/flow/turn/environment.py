@@ -31,7 +31,7 @@ from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.turn.opening import AgentPart, OpenedChat, OpenedTurn
-from gateway.flow.turn.own_tools import LockWatches, OwnTools, StoredPlans
+from gateway.flow.turn.own_tools import OwnTools, StoredPlans
 from gateway.secrets.leaks import Leaks
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import files
@@ -146,7 +146,7 @@ class AgentEnvironments:
     own: OwnTools
     families: Sequence[Family]
     toolkit: Toolkit
-    locks: LockWatches
+    lock_watch: Callable[[PrincipalId, Workspace], LockWatch]
     questions: Questions
     clean: Clean
     """Replaces live secrets in what tools return."""
@@ -250,7 +250,7 @@ class AgentEnvironments:
         role, search = Role.OWNER if owner else Role.MEMBER, MemorySearch(database, kit.embedder)
         skills = self.own.skills if owner else None
         agents = self.own.agents if owner else Agents(workspace)
-        locks = self.own.locks if own_files else self.locks.of(principal, workspace)
+        locks = self.own.locks if own_files else self.lock_watch(principal, workspace)
         reads_on = None if fork else self.engine.instance
         reader = _Reader(database, self.engine.database, principal, workspace, reads_on)
         todo = TodoLists(database, principal, own, workspace, self._note_todo_list)
