@@ -16,7 +16,7 @@ from gateway.domain.conversation.diff import difference
 from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
-from gateway.domain.text.texts import one_line
+from gateway.domain.text.texts import first_of, one_line
 from gateway.domain.time import Clock
 from gateway.store.connection.pool import Database
 from gateway.store.trust import pins
@@ -142,9 +142,8 @@ class Skills:
     async def index(self) -> str:
         """The list of enabled skills for a prompt, with the same bytes until one changes; "" if none is on."""
         skills = [look.skill for look in await self.on() if look.skill]
-        lines = [f"- {skill.name}: {one_line(skill.description, SHORT)}" for skill in skills[:INDEXED]]
-        more = [f"- and {len(skills) - INDEXED} more: action list"] if len(skills) > INDEXED else []
-        return "\n".join([INDEX, *lines, *more]) if lines else ""
+        lines = [f"- {skill.name}: {one_line(skill.description, SHORT)}" for skill in skills]
+        return "\n".join([INDEX, *first_of(lines, INDEXED, "- and {} more: action list")]) if lines else ""
 
     async def on(self) -> list[Look]:
         """The enabled skills, by name, without a scan; without a query if there are no folders."""
@@ -325,10 +324,9 @@ def described_skill(files: Files, before: Files, source: str, form: Form = SKILL
     name, version = (look.skill.name, look.skill.version) if look.skill else ("?", "?")
     state = "unchanged" if files == before else "changed" if before else "new"
     head = f"{form.kind} {name} {version}, {len(files)} file{'s' * (len(files) != 1)}, {state}, from {source}"
-    found = [*map(str, look.findings[:FINDINGS])] or ["the scan found nothing"]
-    more = [f"and {len(look.findings) - FINDINGS} more findings"] if len(look.findings) > FINDINGS else []
+    found = first_of([*map(str, look.findings)], FINDINGS, "and {} more findings") or ["the scan found nothing"]
     facts = look.skill.summary() if look.skill else ()
-    return "\n".join([head, f"sha256 {look.sha256}", *facts, *found, *more, "", *skill_changes(before, files)])
+    return "\n".join([head, f"sha256 {look.sha256}", *facts, *found, "", *skill_changes(before, files)])
 
 
 async def undecided_skill(skills: Skills, name: str) -> tuple[Files, Files, str]:
