@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from operator import attrgetter
 from threading import Lock
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from cachetools import LRUCache, cachedmethod
 
@@ -283,39 +283,22 @@ FINDINGS = 20
 TOO_LONG = "too long to show; read the file itself"
 
 
-@dataclass(frozen=True, slots=True)
-class SkillRow:
+def listed_facts(found: ListedSkill) -> dict[str, object]:
     """A skill or a tool file, in the terminal, on the page and for a program."""
-
-    name: str
-    version: str
-    state: str
-    description: str
-    source: str
-    sha256: str
-    about: dict[str, str]
-    files: list[str]
-    findings: list[str]
-    problem: str
-    waiting: str
-
-    @classmethod
-    def of(cls, found: ListedSkill) -> Self:
-        """The row of a listed skill."""
-        look, skill = found.look, found.look.skill
-        return cls(
-            found.name,
-            skill.version if skill else "",
-            found.state.value,
-            skill.description if skill else look.problem,
-            found.source,
-            look.sha256,
-            dict(skill.about) if skill else {},
-            [path for path, _ in look.sizes],
-            [str(finding) for finding in look.findings],
-            look.problem,
-            found.staged.sha256 if found.staged else "",
-        )
+    look, skill = found.look, found.look.skill
+    return {
+        "name": found.name,
+        "version": skill.version if skill else "",
+        "state": found.state.value,
+        "description": skill.description if skill else look.problem,
+        "source": found.source,
+        "sha256": look.sha256,
+        "about": dict(skill.about) if skill else {},
+        "files": [path for path, _ in look.sizes],
+        "findings": [str(finding) for finding in look.findings],
+        "problem": look.problem,
+        "waiting": found.staged.sha256 if found.staged else "",
+    }
 
 
 def described_skill(files: Files, before: Files, source: str, form: Form = SKILLS) -> str:
