@@ -120,7 +120,6 @@ def _sources(core: Core, own: OwnTools, web: Web, mcp: Connections, questions: Q
     tokens = AccessTokens(core.secrets, web.rules, core.clock)
     servers = McpSource(
         configured=lambda: {**own.tool_files.servers, **core.current.config.tools.mcp},
-        database=core.database,
         connections=mcp,
         credentials=core.secrets,
         local=LocalServers(own.commands.workshop, core.environment.data, mcp.rules),

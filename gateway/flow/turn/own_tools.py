@@ -58,7 +58,6 @@ class McpSource:
     """Builds a person's source of tools at MCP servers."""
 
     configured: Callable[[], dict[str, McpServer]]
-    database: Database
     connections: Connections
     credentials: Credentials
     local: LocalServers
@@ -74,7 +73,7 @@ class McpSource:
             self.questions.engine.live.publish(caller.session, ToolProgressed(caller.ordinal, words))
 
         person = partial(self.questions.consult, principal), report
-        parts = self.configured, self.database, self.connections, self.credentials, save, self.local
+        parts = self.configured, self.questions.engine.database, self.connections, self.credentials, save, self.local
         return McpServers(principal, owner, *parts, *person)
 
 
