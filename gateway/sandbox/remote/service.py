@@ -176,17 +176,15 @@ def _unpack(archive: int, folder: str) -> None:
 
 
 def _same(path: Path, before: os.stat_result) -> bool:
-    try:
+    with suppress(OSError):
         return os.path.samestat(path.lstat(), before)
-    except OSError:
-        return False
+    return False
 
 
 def _read_only(path: Path) -> bool:
-    try:
+    with suppress(OSError):
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-    except OSError:
-        return False
+    return False
 
 
 async def main(folder: str, workspace: str) -> None:
