@@ -141,8 +141,7 @@ class ContentLabels(Labels):
 
 def owner_labels(database: Database, owner: PrincipalId) -> ContentLabels:
     """The labels of the owner's files outside of a gateway, where journals can't be verified."""
-    instance = InstanceId(uuid4())
-    return ContentLabels(database, owner, Label.OWNER, template_hashes(), lambda _path: True, instance)
+    return ContentLabels(database, owner, Label.OWNER, template_hashes(), lambda _path: True, InstanceId(uuid4()))
 
 
 def _incoming(where: WorkspacePath) -> bool:

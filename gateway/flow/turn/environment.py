@@ -250,8 +250,7 @@ class AgentEnvironments:
         skills = self.own.skills if owner else None
         agents = self.own.agents if owner else Agents(workspace)
         locks = self.own.locks if own_files else self.lock_watch(principal, workspace)
-        reads_on = None if fork else self.engine.instance
-        reader = _Reader(database, self.engine.database, principal, workspace, reads_on)
+        reader = _Reader(database, self.engine.database, principal, workspace, None if fork else self.engine.instance)
         todo = TodoLists(database, principal, own, workspace, self._note_todo_list)
         plans = Plans(StoredPlans(self.engine.database, own), own) if own_files else None
         services = Services(
