@@ -212,8 +212,7 @@ class ChannelDirectory:
 
     def states(self) -> dict[str, str]:
         """The state of each configured channel in words."""
-        configured = dict.fromkeys(self.core.current.config.channels, "disabled")
-        return configured | dict(self.way_out.channels.states)
+        return dict.fromkeys(self.core.current.config.channels, "disabled") | dict(self.way_out.channels.states)
 
     def unsettled(self) -> Sequence[str]:
         """Problems with the owner's own ids on the messengers, in words."""

@@ -61,7 +61,8 @@ class Gateway(Process):
         self.watch_lease(lambda: inbound.spool.waiting)
         async with asyncio.TaskGroup() as group:
             await self._open_channels(specs, group)
-            running = spawn(group, self._loops(listener))
+            journal = {"journal": parts.records.journal.run}
+            running = spawn(group, {**self.loops(listener), **self.way_in.loops, **way_out.loops, **journal})
             running += await self._after_ready(group, socket)
             await notify_systemd(parts.core.environment.notify_socket, "READY=1")
             await parts.upkeep.health.stop.wait()
@@ -79,10 +80,6 @@ class Gateway(Process):
 
     async def _open_channels(self, specs: Mapping[str, ChannelSpec], group: asyncio.TaskGroup) -> None:
         await self.parts.way_out.channels.apply(specs, self.way_in.gate.receive, group)
-
-    def _loops(self, listener: Listener) -> Loops:
-        journal = {"journal": self.parts.records.journal.run}
-        return {**self.loops(listener), **self.way_in.loops, **self.parts.way_out.loops, **journal}
 
     async def _resume(self) -> None:
         """Resume interrupted commands, and store the messages of admitted people that only the journal has."""

@@ -81,10 +81,9 @@ def reserve_other_loopback(listening: socket.socket) -> Iterator[None]:
 
 
 def _loopback(host: str) -> bool:
-    try:
+    with suppress(ValueError):
         return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return False
 
 
 def is_secret(variable: str) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, assert_never
 
+from gateway.agent.conversation.branches import close_journal
 from gateway.agent.exec.processes import Processes
 from gateway.agent.limits import Limits
 from gateway.config.model import VoiceSettings
@@ -22,17 +23,15 @@ from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.people.credentials import CodeRefusal
 from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.time import Clock
-from gateway.domain.work.tasks import Lane
 from gateway.llm.client import Description
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.delivery.inbox import InboxRow
-from gateway.store.transcript import conversations, journals, messages, sessions
+from gateway.store.transcript import conversations, messages, sessions
 from gateway.store.trust.reviews import ReviewQuestion, ReviewRow, ask, mark_told
 from gateway.store.trust.reviews import close as close_questions  # `reviews` is also a command in this folder
-from gateway.store.work.tasks import cancel, create, live_chat
-from gateway.workspace.journal.files import summarise
+from gateway.store.work.tasks import cancel, live_chat
 
 DEFAULT = "default"
 """Chooses what is configured."""
@@ -176,16 +175,8 @@ async def end_session(tx: Connection, session: SessionId) -> Ended:
     if await addresses.is_temporary(tx, session):
         await conversations.hide(tx, session)
     else:
-        await _summarised(tx, session)
+        await close_journal(tx, await sessions.end_chat(tx, session), session)
     return Ended(tuple(cancelled), closed, tuple(await close_questions(tx, session)))
-
-
-async def _summarised(tx: Connection, session: SessionId) -> None:
-    asked, answered, said = await journals.outline(tx, session)
-    await journals.close(tx, session, summarise(asked, answered, said))
-    principal = await sessions.end_chat(tx, session)
-    if said:
-        await create(tx, principal, "summarise", Lane.AGENTS, payload={"session": str(session)})
 
 
 async def replace_session(

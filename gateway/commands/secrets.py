@@ -1,6 +1,7 @@
 """/secrets: list and delete your own keys and passwords by name; their values are never shown."""
 
 from gateway.commands import Command, CommandContext, CommandReply
+from gateway.domain.text.texts import first_of
 from gateway.secrets.facts import Facts
 from gateway.store.trust import secrets
 
@@ -24,9 +25,8 @@ async def run(ctx: CommandContext) -> CommandReply:
 
 async def _listed(ctx: CommandContext) -> str:
     facts = [row.facts for row in await secrets.list_all(ctx.tx)]
-    own = [each for each in facts if each.principal == ctx.at.principal_id and not each.shared]
-    more = [f"and {len(own) - MOST} more"] if len(own) > MOST else []
-    return "\n".join(["Your secrets:", *map(_line, own[:MOST]), *more, USAGE]) if own else NONE
+    own = [_line(each) for each in facts if each.principal == ctx.at.principal_id and not each.shared]
+    return "\n".join(["Your secrets:", *first_of(own, MOST), USAGE]) if own else NONE
 
 
 def _line(facts: Facts) -> str:

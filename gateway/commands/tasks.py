@@ -4,6 +4,7 @@ from gateway.agent.work import task_trees
 from gateway.agent.work.task_trees import NoSuchTask, TooManyTasks, task_line, tree_summary
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.principals import Role
+from gateway.domain.text.texts import first_of
 from gateway.domain.work.trees import MOST_LIVE
 from gateway.store.work import trees
 
@@ -22,8 +23,7 @@ async def run(ctx: CommandContext) -> CommandReply:
             return CommandReply("\n".join([*map(task_line, rows), "", USAGE]) if rows else NONE)
         case "show" if which:
             nodes = await task_trees.show(ctx.tx, whose, which)
-            more = f"\nand {len(nodes) - LINES} more" if len(nodes) > LINES else ""
-            return CommandReply("\n".join([tree_summary(nodes), *map(task_line, nodes[:LINES])]) + more)
+            return CommandReply("\n".join([tree_summary(nodes), *first_of([*map(task_line, nodes)], LINES)]))
         case "cancel" if which:
             task, running = await task_trees.cancel(ctx.tx, whose, which)
             return CommandReply(f"Cancelled: {str(task)[: task_trees.SHORT]} with all below it.", tuple(running))

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.domain.json import KeyPath
+from gateway.domain.text.texts import first_of
 
 SHOWN = 20
 
@@ -40,9 +41,8 @@ _KINDS = {
 
 def explain(error: ValidationError, root: type[BaseModel], prefix: KeyPath = ()) -> list[str]:
     """One line for each of the first `SHOWN` problems; `prefix` is the path of `root` in config.json."""
-    problems = error.errors(include_url=False, include_input=False)[:SHOWN]
-    more = error.error_count() - len(problems)
-    return [_line(details, root, prefix) for details in problems] + [f"and {more:,} more problems"] * bool(more)
+    problems = error.errors(include_url=False, include_input=False)
+    return first_of([_line(details, root, prefix) for details in problems], SHOWN, "and {:,} more problems")
 
 
 def requirement(error: BaseException | None) -> str:

@@ -15,6 +15,7 @@ from gateway.domain.ids import InstanceId, PrincipalId
 from gateway.domain.json import Json
 from gateway.domain.people.access import is_group
 from gateway.domain.principals import Label
+from gateway.domain.text.texts import first_of
 from gateway.domain.time import Clock
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import contents, files
@@ -140,8 +141,7 @@ class ContentLabels(Labels):
 
 def owner_labels(database: Database, owner: PrincipalId) -> ContentLabels:
     """The labels of the owner's files outside of a gateway, where journals can't be verified."""
-    instance = InstanceId(uuid4())
-    return ContentLabels(database, owner, Label.OWNER, template_hashes(), lambda _path: True, instance)
+    return ContentLabels(database, owner, Label.OWNER, template_hashes(), lambda _path: True, InstanceId(uuid4()))
 
 
 def _incoming(where: WorkspacePath) -> bool:
@@ -172,14 +172,12 @@ async def ask_to_vouch(tx: Connection, principal: PrincipalId, paths: Mapping[st
 def _vouching_preview(paths: Mapping[str, str]) -> str:
     """The question, with instruction files first."""
     ordered = sorted(paths, key=lambda path: (not WorkspacePath.parse(path).is_instructions, path))
-    lines = [f"- {path}" for path in ordered[:MAX_FILES_SHOWN]]
-    more = [f"- and {len(ordered) - MAX_FILES_SHOWN:,} more"] if len(ordered) > MAX_FILES_SHOWN else []
+    lines = first_of([f"- {path}" for path in ordered], MAX_FILES_SHOWN, "- and {:,} more")
     return "\n".join(
         [
             "I can't tell who wrote these files. Until you vouch for them, I follow none of them, and a conversation "
             "that reads one is treated as if a stranger wrote in it, and asks you before any lasting change:",
             *lines,
-            *more,
             "If they're yours, say yes, then /new; to pick single files, run `supaclaw files vouch PATH`.",
         ]
     )

@@ -176,7 +176,7 @@ class Workshop:
             source, writes = os.pipe() if typed else (os.open(os.devnull, os.O_RDONLY), -1)
         there = [source, pipes[0][1], pipes[-1][1], control_there.fileno()]
         try:
-            await self._send(command, there)
+            await self.send(command, there)
         except BaseException:
             for each in (*(reads for reads, _ in pipes), control.detach(), *([writes] if typed else [])):
                 os.close(each)
@@ -207,7 +207,8 @@ class Workshop:
             await self._zygote.wait()
             self._zygote = None
 
-    async def _send(self, command: Command, descriptors: list[int]) -> None:
+    async def send(self, command: Command, descriptors: list[int]) -> None:
+        """Start a command with its input, output, errors and the socket for its report."""
         request = check_size(command.packed())
         async with self._starting:
             if self._requests is None or self._zygote is None or self._zygote.returncode is not None:

@@ -66,19 +66,18 @@ class _Search:
                 found.setdefault(form, shown)
         if not found:
             return None
+        from ahocorasick_rs import AhoCorasick, MatchKind
+
         heads = frozenset(form[:_HEAD] for form in found)
-        return cls(_automaton(list(found)), tuple(found.values()), tuple(sorted(found)), heads, max(map(len, found)))
+        automaton = AhoCorasick(list(found), matchkind=MatchKind.LeftmostLongest)
+        return cls(automaton, tuple(found.values()), tuple(sorted(found)), heads, max(map(len, found)))
 
     def split_growing(self, text: str) -> tuple[str, str]:
+        open_at = self._open_at(text)
         # A hit before the first open place can't grow into a longer one.
-        pieces, end, open_at = list[str](), 0, self._open_at(text)
-        for index, start, stop in self._hits(text):
-            if start >= open_at:
-                break
-            pieces += text[end:start], self.replacements[index]
-            end = stop
-        rest = max(end, open_at)
-        return "".join((*pieces, text[end:rest])), text[rest:]
+        hits = [hit for hit in self._hits(text) if hit[1] < open_at]
+        rest = max([open_at, *(stop for _, _, stop in hits)])
+        return self._replaced(text[:rest], hits), text[rest:]
 
     def _open_at(self, text: str) -> int:
         """Where the longest end of the text begins that could start a value; the text's length if there is none."""
@@ -99,13 +98,15 @@ class _Search:
             return self.automaton.find_matches_as_indexes(text.encode("utf-8", "replace").decode())
 
     def clean(self, text: str) -> tuple[str, frozenset[str]]:
-        if not (hits := self._hits(text)):
-            return text, frozenset()
+        hits = self._hits(text)
+        return self._replaced(text, hits), frozenset(self.replacements[index] for index, _, _ in hits)
+
+    def _replaced(self, text: str, hits: list[tuple[int, int, int]]) -> str:
         pieces, end = list[str](), 0
         for index, start, stop in hits:
             pieces += text[end:start], self.replacements[index]
             end = stop
-        return "".join((*pieces, text[end:])), frozenset(self.replacements[index] for index, _, _ in hits)
+        return "".join((*pieces, text[end:]))
 
 
 def encodings(value: str, shortest: int = SHORTEST_SECRET) -> Iterator[str]:
@@ -127,9 +128,3 @@ def encodings(value: str, shortest: int = SHORTEST_SECRET) -> Iterator[str]:
 def _certain(encoded: str, before: int, length: int) -> str:
     """The Base64 letters that depend on the value alone, not on the bytes around it."""
     return encoded[-(-before * 8 // 6) : (before + length) * 8 // 6]
-
-
-def _automaton(patterns: list[str]) -> "AhoCorasick":
-    from ahocorasick_rs import AhoCorasick, MatchKind
-
-    return AhoCorasick(patterns, matchkind=MatchKind.LeftmostLongest)

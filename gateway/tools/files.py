@@ -12,7 +12,7 @@ from gateway.domain.conversation.diff import difference
 from gateway.domain.conversation.model import Image
 from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Labelled, ToolClass, ToolFailed
 from gateway.domain.errors import SupaclawError
-from gateway.domain.json import Json, JsonObject
+from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.tools import Services, declared, file_picture, tool
 from gateway.workspace.files.edits import Edit, apply_edits
@@ -287,8 +287,7 @@ class _Files:
         for path, sha256 in found.files.items():
             names = await workspace.labels.of_names("/".join(WorkspacePath.parse(path).parents) or ".")
             label = max(label, names, await workspace.labels.of(path, sha256))
-        lines: list[Json] = [{"path": each.path, "line": each.line, "text": each.text} for each in found.matches]
-        return Labelled({"matches": lines} | ({"more": True} if found.more else {}), label)
+        return Labelled({"matches": found.matches} | ({"more": True} if found.more else {}), label)
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:

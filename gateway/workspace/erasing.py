@@ -101,10 +101,9 @@ class Traces:
             return None if self.erasure.in_text(data.decode("utf-16", "replace")) else data
         if not any(self.erasure.in_text(piece.decode("utf-8", "replace")) for piece in _pieces(data)):
             return data
-        try:
+        with suppress(UnicodeDecodeError):
             return b"".join(self.erasure.clean(piece.decode()).encode() for piece in _pieces(data))
-        except UnicodeDecodeError:
-            return None
+        return None
 
     def without(self, files: Sequence[tuple[Path, Fate]]) -> Callable[[bytes], bytes | None]:
         """As `cleaned`, for checkpoints, which also lose the files that `find` removes."""

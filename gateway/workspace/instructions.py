@@ -5,8 +5,9 @@ import os
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 from gateway.domain.conversation.model import PromptPart
 from gateway.domain.principals import Label
@@ -30,17 +31,14 @@ class PersonaFile:
     sha256: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PersonaText:
-    """The files' texts; empty where there is no file. `shared` and `own` are what they came from."""
+class PersonaFiles(NamedTuple):
+    """All of them, in the order of the prompt; `own` is the person's USER.md."""
 
-    agents: str = ""
-    soul: str = ""
-    tools: str = ""
-    user: str = ""
-    heartbeat: str = ""
-    shared: tuple[PersonaFile, ...] = field(default=(), compare=False)
-    own: PersonaFile = field(default=PersonaFile(), compare=False)
+    agents: PersonaFile
+    soul: PersonaFile
+    tools: PersonaFile
+    own: PersonaFile
+    heartbeat: PersonaFile
 
 
 class Persona:
@@ -50,15 +48,13 @@ class Persona:
         self.workspace = workspace
         self._read: Callable[[Workspace, str, FileState], PersonaFile] = lru_cache(maxsize=64)(_read)
 
-    def load(self, user: Workspace | None = None) -> PersonaText:
-        """The texts as they are now; a member's USER.md comes from the member's own files, given as `user`.
+    def load(self, user: Workspace | None = None) -> PersonaFiles:
+        """The files as they are now; a member's USER.md comes from the member's own files, given as `user`.
 
         Never raises: a file that cannot be read says so in its text.
         """
-        shared = tuple(self._file(self.workspace, f"{name}.md") for name in ("AGENTS", "SOUL", "TOOLS", "HEARTBEAT"))
-        own = self._file(user or self.workspace, "USER.md")
-        agents, soul, tools, heartbeat = (file.text for file in shared)
-        return PersonaText(agents, soul, tools, own.text, heartbeat, shared, own)
+        read, own = partial(self._file, self.workspace), self._file(user or self.workspace, "USER.md")
+        return PersonaFiles(read("AGENTS.md"), read("SOUL.md"), read("TOOLS.md"), own, read("HEARTBEAT.md"))
 
     def user(self, user: Workspace) -> str:
         """USER.md alone."""

@@ -61,7 +61,7 @@ async def followed(workspace: Workspace) -> str:
     """All that the agent would be told to do."""
     persona = Persona(workspace).load()
     agents = [each.agent for each in await Agents(workspace).list_all() if each.has_file]
-    return f"{persona} {agents} {await workflow(workspace, 'ci')} {persona.shared} {persona.own}"
+    return f"{persona} {agents} {await workflow(workspace, 'ci')}"
 
 
 async def test_what_a_command_makes_is_never_followed_and_is_told(desk: Desk) -> None:

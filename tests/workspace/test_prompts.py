@@ -5,7 +5,7 @@ import pytest
 
 from gateway.workspace.files.pages import MOST, Piece
 from gateway.workspace.files.tree import Workspace
-from gateway.workspace.instructions import MAX_PERSONA_CHARS, Persona, PersonaText
+from gateway.workspace.instructions import MAX_PERSONA_CHARS, Persona
 
 
 class Reads(Workspace):
@@ -28,7 +28,7 @@ def workspace(tmp_path: Path) -> Reads:
 def test_each_file_is_its_own_text_and_missing_ones_are_empty(workspace: Reads) -> None:
     (workspace.root / "AGENTS.md").write_text("rules\n")
     (workspace.root / "HEARTBEAT.md").write_text("beat\n")
-    assert Persona(workspace).load() == PersonaText(agents="rules", heartbeat="beat")
+    assert [file.text for file in Persona(workspace).load()] == ["rules", "", "", "", "beat"]
 
 
 def test_dot_agents_is_read_where_the_root_has_none(workspace: Reads) -> None:
@@ -36,19 +36,19 @@ def test_dot_agents_is_read_where_the_root_has_none(workspace: Reads) -> None:
     (workspace.root / ".agents/AGENTS.md").write_text("portable")
     (workspace.root / ".agents/SOUL.md").write_text("portable")
     (workspace.root / "SOUL.md").write_text("own")
-    text = Persona(workspace).load()
-    assert (text.agents, text.soul) == ("portable", "own")
+    found = Persona(workspace).load()
+    assert (found.agents.text, found.soul.text) == ("portable", "own")
 
 
 def test_an_unchanged_file_is_read_once_and_a_changed_one_again(workspace: Reads) -> None:
     file = workspace.root / "AGENTS.md"
     file.write_text("one")
     persona = Persona(workspace)
-    assert [persona.load().agents, persona.load().agents] == ["one", "one"]
+    assert [persona.load().agents.text, persona.load().agents.text] == ["one", "one"]
     assert workspace.paths == ["AGENTS.md"]
     file.write_text("two")
     os.utime(file, ns=(1, 1))
-    assert persona.load().agents == "two"
+    assert persona.load().agents.text == "two"
 
 
 def test_a_members_user_file_is_their_own(workspace: Reads, tmp_path: Path) -> None:
@@ -57,13 +57,14 @@ def test_a_members_user_file_is_their_own(workspace: Reads, tmp_path: Path) -> N
     (tmp_path / "USER.md").write_text("Ada")
     (tmp_path / "SOUL.md").write_text("soul")
     persona = Persona(workspace)
-    assert persona.load(Workspace(tmp_path / "member")) == PersonaText(soul="soul", user="Bob")
-    assert persona.load().user == "Ada"
+    member = persona.load(Workspace(tmp_path / "member"))
+    assert [file.text for file in member] == ["", "soul", "", "Bob", ""]
+    assert persona.load().own.text == "Ada"
 
 
 def test_a_long_file_is_cut_where_one_can_see_it(workspace: Reads) -> None:
     (workspace.root / "SOUL.md").write_text("é" * (MAX_PERSONA_CHARS + 1))
-    soul = Persona(workspace).load().soul
+    soul = Persona(workspace).load().soul.text
     assert soul.startswith("é" * MAX_PERSONA_CHARS + "\n")
     assert "SOUL.md is cut here" in soul
 
@@ -72,14 +73,14 @@ def test_a_link_is_not_followed_and_a_folder_does_not_break_the_turn(workspace: 
     (tmp_path / "secret").write_text("outside")
     (tmp_path / "AGENTS.md").symlink_to(tmp_path / "secret")
     (tmp_path / "TOOLS.md").mkdir()
-    text = Persona(workspace).load()
-    assert text.agents.startswith("[AGENTS.md could not be read: ")
-    assert text.tools.startswith("[TOOLS.md could not be read: ")
+    found = Persona(workspace).load()
+    assert found.agents.text.startswith("[AGENTS.md could not be read: ")
+    assert found.tools.text.startswith("[TOOLS.md could not be read: ")
 
 
 def test_a_file_too_large_for_a_prompt_is_told_and_not_hashed(workspace: Reads) -> None:
     (workspace.root / "AGENTS.md").touch()
     os.truncate(workspace.root / "AGENTS.md", 2**40)
-    text = Persona(workspace).load()
-    assert text.agents.startswith("[AGENTS.md could not be read: ")
-    assert text.shared[0].sha256 == ""
+    found = Persona(workspace).load()
+    assert found.agents.text.startswith("[AGENTS.md could not be read: ")
+    assert found.agents.sha256 == ""

@@ -4,8 +4,7 @@ from uuid import uuid4
 
 from gateway.domain.conversation.inbound import Attachment, Inbound, Sender
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import EntryId, MessageId, SessionId
-from gateway.domain.json import JsonObject
+from gateway.domain.ids import EntryId, MessageId, PrincipalId, SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Lane
 from gateway.store.connection.pool import Connection
@@ -75,10 +74,14 @@ async def _set_aside(tx: Connection, at: AddressRow, until: int) -> None:
     if at.address.temporary:
         await conversations.hide(tx, at.session_id)
         return
-    asked, answered, said = await journals.outline(tx, at.session_id)
-    await journals.close(tx, at.session_id, summarise(asked, answered, said))
     await reviews.close(tx, at.session_id)
     await sessions.end(tx, at.session_id)
+    await close_journal(tx, at.principal_id, at.session_id, until=until)
+
+
+async def close_journal(tx: Connection, principal: PrincipalId, session: SessionId, **until: int) -> None:
+    """Close the session's file, and queue its summary: of all its messages, or of those `until` a place."""
+    asked, answered, said = await journals.outline(tx, session)
+    await journals.close(tx, session, summarise(asked, answered, said))
     if said:
-        payload: JsonObject = {"session": str(at.session_id), "until": until}
-        await tasks.create(tx, at.principal_id, "summarise", Lane.AGENTS, payload=payload)
+        await tasks.create(tx, principal, "summarise", Lane.AGENTS, payload={"session": str(session), **until})

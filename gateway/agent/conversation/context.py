@@ -31,6 +31,7 @@ from gateway.domain.files import locked_parts
 from gateway.domain.principals import Label, Principal, label_of
 from gateway.domain.text import texts
 from gateway.domain.text.marks import without_stamps
+from gateway.domain.text.texts import first_of
 from gateway.domain.time import stamp
 
 PREAMBLE = """\
@@ -70,8 +71,7 @@ def system_prompt(parts: Sequence[PromptPart], label: Label) -> str:
     """
     told = [part.text for part in parts if part.text and part.label <= label]
     names = [part.name for part in parts if part.text and part.label > label]
-    more = [f"{len(names) - MAX_NAMED} more"] if len(names) > MAX_NAMED else []
-    left_out = [LEFT_OUT.format(", ".join([*names[:MAX_NAMED], *more]))] if names else []
+    left_out = [LEFT_OUT.format(", ".join(first_of(names, MAX_NAMED, "{} more")))] if names else []
     return "\n\n".join([PREAMBLE, *told, *left_out])
 
 

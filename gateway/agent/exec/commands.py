@@ -16,6 +16,7 @@ from gateway.agent.exec.terminal import NAME
 from gateway.domain.conversation.tools import Change, ToolFailed
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
+from gateway.domain.text.texts import first_of
 from gateway.net import proxy
 from gateway.net.addresses import Rules
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier, Window
@@ -368,12 +369,5 @@ def changed_files(permit: Permit) -> dict[str, Json]:
     if permit.changes is None:
         return {"files": "too many to tell what changed"}
     kinds = {"new": permit.changes.new, "changed": permit.changes.changed, "deleted": permit.changes.deleted}
-    found: dict[str, Json] = {
-        kind: [
-            *paths[:MAX_NAMED_FILES],
-            *([f"and {len(paths) - MAX_NAMED_FILES:,} more"] if len(paths) > MAX_NAMED_FILES else []),
-        ]
-        for kind, paths in kinds.items()
-        if paths
-    }
+    found = {kind: first_of(paths, MAX_NAMED_FILES) for kind, paths in kinds.items() if paths}
     return {"files": found} if found else {}

@@ -172,22 +172,17 @@ async def _put(
     await pins.put(tx, KIND, definition.tool_name, state, definition.sha256, content, definition.url)
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedToolRow:
+def tool_facts(tool: PinnedTool) -> dict[str, str]:
     """A tool in a list; `does` is "" until the owner has said it. The description is the server's."""
-
-    name: str
-    state: str
-    does: str
-    description: str
-    url: str
-    sha256: str
-
-    @classmethod
-    def of(cls, tool: PinnedTool) -> Self:
-        """The row of a tool."""
-        now, does = tool.undecided, "" if tool.state is ToolState.NEW else tool.use.value
-        return cls(tool.name, tool.state.value, does, one_line(now.description, 100), now.url, now.sha256)
+    now, does = tool.undecided, "" if tool.state is ToolState.NEW else tool.use.value
+    return {
+        "name": tool.name,
+        "state": tool.state.value,
+        "does": does,
+        "description": one_line(now.description, 100),
+        "url": now.url,
+        "sha256": now.sha256,
+    }
 
 
 def described_tool(tool: PinnedTool) -> str:

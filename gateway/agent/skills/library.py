@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from operator import attrgetter
 from threading import Lock
-from typing import Self, TypeAlias
+from typing import TypeAlias
 
 from cachetools import LRUCache, cachedmethod
 
@@ -16,7 +16,7 @@ from gateway.domain.conversation.diff import difference
 from gateway.domain.conversation.tools import ToolFailed
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
-from gateway.domain.text.texts import one_line
+from gateway.domain.text.texts import first_of, one_line
 from gateway.domain.time import Clock
 from gateway.store.connection.pool import Database
 from gateway.store.trust import pins
@@ -142,9 +142,8 @@ class Skills:
     async def index(self) -> str:
         """The list of enabled skills for a prompt, with the same bytes until one changes; "" if none is on."""
         skills = [look.skill for look in await self.on() if look.skill]
-        lines = [f"- {skill.name}: {one_line(skill.description, SHORT)}" for skill in skills[:INDEXED]]
-        more = [f"- and {len(skills) - INDEXED} more: action list"] if len(skills) > INDEXED else []
-        return "\n".join([INDEX, *lines, *more]) if lines else ""
+        lines = [f"- {skill.name}: {one_line(skill.description, SHORT)}" for skill in skills]
+        return "\n".join([INDEX, *first_of(lines, INDEXED, "- and {} more: action list")]) if lines else ""
 
     async def on(self) -> list[Look]:
         """The enabled skills, by name, without a scan; without a query if there are no folders."""
@@ -284,39 +283,22 @@ FINDINGS = 20
 TOO_LONG = "too long to show; read the file itself"
 
 
-@dataclass(frozen=True, slots=True)
-class SkillRow:
+def listed_facts(found: ListedSkill) -> dict[str, object]:
     """A skill or a tool file, in the terminal, on the page and for a program."""
-
-    name: str
-    version: str
-    state: str
-    description: str
-    source: str
-    sha256: str
-    about: dict[str, str]
-    files: list[str]
-    findings: list[str]
-    problem: str
-    waiting: str
-
-    @classmethod
-    def of(cls, found: ListedSkill) -> Self:
-        """The row of a listed skill."""
-        look, skill = found.look, found.look.skill
-        return cls(
-            found.name,
-            skill.version if skill else "",
-            found.state.value,
-            skill.description if skill else look.problem,
-            found.source,
-            look.sha256,
-            dict(skill.about) if skill else {},
-            [path for path, _ in look.sizes],
-            [str(finding) for finding in look.findings],
-            look.problem,
-            found.staged.sha256 if found.staged else "",
-        )
+    look, skill = found.look, found.look.skill
+    return {
+        "name": found.name,
+        "version": skill.version if skill else "",
+        "state": found.state.value,
+        "description": skill.description if skill else look.problem,
+        "source": found.source,
+        "sha256": look.sha256,
+        "about": dict(skill.about) if skill else {},
+        "files": [path for path, _ in look.sizes],
+        "findings": [str(finding) for finding in look.findings],
+        "problem": look.problem,
+        "waiting": found.staged.sha256 if found.staged else "",
+    }
 
 
 def described_skill(files: Files, before: Files, source: str, form: Form = SKILLS) -> str:
@@ -325,10 +307,9 @@ def described_skill(files: Files, before: Files, source: str, form: Form = SKILL
     name, version = (look.skill.name, look.skill.version) if look.skill else ("?", "?")
     state = "unchanged" if files == before else "changed" if before else "new"
     head = f"{form.kind} {name} {version}, {len(files)} file{'s' * (len(files) != 1)}, {state}, from {source}"
-    found = [*map(str, look.findings[:FINDINGS])] or ["the scan found nothing"]
-    more = [f"and {len(look.findings) - FINDINGS} more findings"] if len(look.findings) > FINDINGS else []
+    found = first_of([*map(str, look.findings)], FINDINGS, "and {} more findings") or ["the scan found nothing"]
     facts = look.skill.summary() if look.skill else ()
-    return "\n".join([head, f"sha256 {look.sha256}", *facts, *found, *more, "", *skill_changes(before, files)])
+    return "\n".join([head, f"sha256 {look.sha256}", *facts, *found, "", *skill_changes(before, files)])
 
 
 async def undecided_skill(skills: Skills, name: str) -> tuple[Files, Files, str]:

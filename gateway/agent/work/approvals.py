@@ -95,7 +95,8 @@ async def answer_by_command(
     person = await speaker(tx, at, arrival)
     if not which:
         rows = await reviews.list_open(tx, person, now) if person else []
-        shown = [_review_line(row, now) for row in rows if at.private or row.address_id == at.id]
+        here = [row for row in rows if at.private or row.address_id == at.id]
+        shown = [f"{row.name}: {row.tool}{_left(row.expires_at - now) if row.expires_at else ''}" for row in here]
         return "\n".join([*shown, "", "Answer with /approve or /deny and the number."]) if shown else NO_APPROVALS
     names, comment = _with_comment(which)
     by = arrival.sender
@@ -154,10 +155,6 @@ def why_asked(row: ReviewRow) -> str:
 def where_shown_whole(row: ReviewRow) -> str:
     """The advice for a change that is too long for a chat."""
     return f"Read and answer it on the web page, under Approvals, or with `supaclaw approvals show {row.name}`."
-
-
-def _review_line(row: ReviewRow, now: datetime) -> str:
-    return f"{row.name}: {row.tool}{'' if row.expires_at is None else _left(row.expires_at - now)}"
 
 
 def _left(time: timedelta) -> str:

@@ -11,7 +11,7 @@ from gateway.config.value_types import format_duration
 from gateway.domain.health import HeartbeatOutcome
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
-from gateway.domain.work.tasks import is_quiet, without_word
+from gateway.domain.work.tasks import is_quiet
 from gateway.store.work.heartbeats import MAX_CONCERNS, Concern, ConcernKind, Pulse
 from gateway.timetable.wording import moment
 
@@ -21,6 +21,7 @@ LONGEST_NAME = 80
 
 _COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.DOTALL)
 _HEADING = re.compile(r"^ {0,3}#{1,6}([ \t].*)?$", re.MULTILINE)
+_AT_THE_END = re.compile(r"(?<=[.!?…:。！？\n])[\s*_`~\"'>-]*heartbeat[\W_]*ok[\W_]*\Z", re.IGNORECASE)
 _UNREADABLE = re.compile(r"\[(\S*HEARTBEAT\.md could not be read: .*)\]", re.DOTALL)
 
 
@@ -74,7 +75,8 @@ def outcome_of(answer: str) -> HeartbeatOutcome:
 
 def news_in(answer: str) -> str:
     """The answer as it is sent: without the phrase that some models end on although they have news."""
-    return without_word(answer, NOTHING_TO_REPORT)
+    found = _AT_THE_END.search(answer, max(0, len(answer) - 400))
+    return answer[: found.start()].rstrip() if found else answer
 
 
 _NOTICED: Mapping[ConcernKind, str] = {

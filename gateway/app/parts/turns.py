@@ -23,7 +23,7 @@ from gateway.flow.files.sync import FileSync
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.turn.compaction import Compactor
 from gateway.flow.turn.environment import AgentEnvironments, MakeSource, Toolkit
-from gateway.flow.turn.own_tools import LockWatches, McpSource, OwnTools
+from gateway.flow.turn.own_tools import McpSource, OwnTools, lock_watch
 from gateway.flow.turn.runner import AgentParts, RunFinisher, TurnRunner
 from gateway.net.addresses import Rules
 from gateway.net.mcp.connections import Connections
@@ -34,6 +34,7 @@ from gateway.sandbox.workshop import Workshop
 from gateway.tools import Bash, Family, Web
 from gateway.workspace.files.search import search_files
 from gateway.workspace.files.tree import Workspace
+from gateway.workspace.locks import LockWatch
 
 SEARCH_SECONDS = 20.0
 
@@ -62,8 +63,8 @@ def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequ
     workshop = open_workshop(core.environment.state / "scratch", core.environment.workshop)
     shells = VirtualShells(core.environment.state / "shells")
     mcp = Connections(core.net_rules)
-    locks = LockWatches(core.environment.data, workshop, way_out.notices.tampered)
-    own = _own_tools(core, records, way_out, web, workshop, locks)
+    watch_of = partial(lock_watch, core.environment.data, workshop, way_out.notices.tampered)
+    own = _own_tools(core, records, way_out, web, workshop, watch_of(core.people.owner.id, records.workspaces.own))
     toolkit = Toolkit(
         sources=_sources(core, own, web, mcp, questions),
         send_tool=SendTool(core.database, way_out.proactive),
@@ -80,7 +81,7 @@ def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequ
         own=own,
         families=families,
         toolkit=toolkit,
-        locks=locks,
+        lock_watch=watch_of,
         questions=questions,
         clean=core.cleaner("tools"),
         leaks=core.mask.leaks,
@@ -119,7 +120,6 @@ def _sources(core: Core, own: OwnTools, web: Web, mcp: Connections, questions: Q
     tokens = AccessTokens(core.secrets, web.rules, core.clock)
     servers = McpSource(
         configured=lambda: {**own.tool_files.servers, **core.current.config.tools.mcp},
-        database=core.database,
         connections=mcp,
         credentials=core.secrets,
         local=LocalServers(own.commands.workshop, core.environment.data, mcp.rules),
@@ -141,16 +141,15 @@ def _web(core: Core, records: Records) -> Web:
 
 
 def _own_tools(
-    core: Core, records: Records, way_out: WayOut, web: Web, workshop: Workshop, locks: LockWatches
+    core: Core, records: Records, way_out: WayOut, web: Web, workshop: Workshop, locks: LockWatch
 ) -> OwnTools:
     workspace, fetch, owner = records.workspaces.own, guarded(web.rules), core.people.owner.id
-    watch = locks.of(owner, workspace)
     commands = WorkspaceCommands(
-        workshop, workspace, core.people.own_label(owner), lambda: core.current.config.tools.exec.mode, web.rules, watch
+        workshop, workspace, core.people.own_label(owner), lambda: core.current.config.tools.exec.mode, web.rules, locks
     )
     unlabelled = Workspace(core.environment.workspace)
     return OwnTools(
-        locks=watch,
+        locks=locks,
         skills=Skills(core.database, workspace, core.clock, fetch),
         agents=Agents(workspace, way_out.notices.tell_owner),
         tool_files=ToolFiles(Skills(core.database, unlabelled, core.clock, fetch, TOOL_FILES)),

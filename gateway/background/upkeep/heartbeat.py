@@ -98,8 +98,8 @@ class Heartbeat:
         if pulse.outcome is HeartbeatOutcome.RUNNING:
             return pulse.beat
         now, owner = self.engine.clock.now(), self.engine.people.owner.id
-        persona = await asyncio.to_thread(self.environments.of(owner).persona)
-        instructed, idle = instructs(persona.heartbeat), unreadable(persona.heartbeat) or NOTHING
+        file = (await asyncio.to_thread(self.environments.of(owner).persona)).heartbeat
+        instructed, idle = instructs(file.text), unreadable(file.text) or NOTHING
         since = max(pulse.looked, now - LONGEST_LOOK)
         found = await self.engine.database.read(lambda conn: heartbeats.concerns(conn, owner, since, now))
         after = await self._after(pulse, now, None if instructed or found else idle)

@@ -14,7 +14,7 @@ import typer
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
 
 from gateway.agent.mcp import pinned_tools
-from gateway.agent.mcp.pinned_tools import Meaning, PinnedTool, PinnedToolRow, Use, described_tool
+from gateway.agent.mcp.pinned_tools import Meaning, PinnedTool, Use, described_tool, tool_facts
 from gateway.agent.mcp.servers import McpServers
 from gateway.cli.agent.skills import guarded_fetch
 from gateway.cli.connections.database import require_owner, with_connection, with_database
@@ -25,7 +25,6 @@ from gateway.cli.terminal.output import (
     Yes,
     argument,
     confirm_reviewed,
-    facts_of,
     option,
     print_result,
     print_rows,
@@ -50,14 +49,14 @@ Does = Annotated[Use, option("The class of its calls.", None, "--class")]
 
 def show_all(as_json: AsJson = False) -> None:
     """List the tools that servers offer."""
-    rows = list(map(PinnedToolRow.of, with_connection(pinned_tools.read)))
+    rows = list(map(tool_facts, with_connection(pinned_tools.read)))
     print_rows(rows, COLUMNS, as_json=as_json, none="No tools yet. `supaclaw tools test` asks the servers of tools.mcp")
 
 
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show a tool, and its changes since you confirmed it."""
     tool = with_database(lambda database: pinned_tools.get(database, name))
-    print_result([facts_of(PinnedToolRow.of(tool))], legible(described_tool(tool)), as_json=as_json)
+    print_result([tool_facts(tool)], legible(described_tool(tool)), as_json=as_json)
 
 
 def check(as_json: AsJson = False) -> None:

@@ -78,8 +78,8 @@ def _page(report: str) -> str:
 def _system(agents: Path | None) -> str:
     """The persona, trusted no more than anything: nothing can be done here."""
     found = Persona(Workspace(Environment.read(os.environ).workspace)).load()
-    own = found.agents if agents is None else agents.read_text(encoding="utf-8", errors="replace")
-    texts = (own, found.soul, found.tools, found.user)
+    own = found.agents.text if agents is None else agents.read_text(encoding="utf-8", errors="replace")
+    texts = (own, found.soul.text, found.tools.text, found.own.text)
     return system_prompt([PromptPart(text, Label.UNTRUSTED) for text in texts], Label.UNTRUSTED)
 
 

@@ -11,9 +11,9 @@ from gateway.agent.skills.library import (
     SKILLS,
     Form,
     ListedSkill,
-    SkillRow,
     Skills,
     described_skill,
+    listed_facts,
     skill_changes,
     undecided_skill,
 )
@@ -27,7 +27,6 @@ from gateway.cli.terminal.output import (
     Yes,
     argument,
     confirm_reviewed,
-    facts_of,
     flag,
     print_result,
     print_rows,
@@ -177,7 +176,7 @@ def confirm_shown(
 
 def list_entries(form: Form, as_json: bool, none: str) -> None:
     """Print all skills, or all tool files."""
-    rows = [SkillRow.of(each) for each in with_library(lambda library: library.list_all(), form)]
+    rows = [listed_facts(each) for each in with_library(lambda library: library.list_all(), form)]
     print_rows(rows, COLUMNS, as_json=as_json, none=none)
 
 
@@ -188,9 +187,9 @@ def show_entry(name: str, as_json: bool, form: Form) -> None:
         return await library.get(name), described_skill(*await undecided_skill(library, name), form)
 
     found, text = with_library(read_one, form)
-    row = SkillRow.of(found)
-    waits = f"\na new version is waiting: `supaclaw {form.commands} enable` confirms it\n" if row.waiting else ""
-    print_result([facts_of(row)], f"{name} is {row.state}\n{waits}{legible(text)}", as_json=as_json)
+    row = listed_facts(found)
+    waits = f"\na new version is waiting: `supaclaw {form.commands} enable` confirms it\n" if row["waiting"] else ""
+    print_result([row], f"{name} is {row['state']}\n{waits}{legible(text)}", as_json=as_json)
 
 
 def disable_entry(name: str, as_json: bool, form: Form) -> None:
@@ -201,8 +200,8 @@ def disable_entry(name: str, as_json: bool, form: Form) -> None:
 
 def print_entry(name: str, as_json: bool, form: Form = SKILLS) -> None:
     """Print the state of one."""
-    row = SkillRow.of(with_library(lambda skills: skills.get(name), form))
-    print_result([facts_of(row)], f"{name} {row.version} is {row.state}", as_json=as_json)
+    row = listed_facts(with_library(lambda skills: skills.get(name), form))
+    print_result([row], f"{name} {row['version']} is {row['state']}", as_json=as_json)
 
 
 def _local(source: str) -> tuple[Files, str]:

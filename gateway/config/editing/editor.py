@@ -110,10 +110,9 @@ def _decides(key: KeyPath, new: Mapping[str, JsonValue]) -> str:
 
 
 def _shown_difference(before: str, after: str) -> str:
-    try:
+    with suppress(ToolFailed):
         return legible("\n".join(difference("config.json", before, after).split("\n")[2:]))
-    except ToolFailed:
-        return "The change is too long to show."
+    return "The change is too long to show."
 
 
 RELOAD_SECONDS = 10.0

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, TypeAlias
@@ -37,10 +38,9 @@ class ToolCall:
     @property
     def canonical(self) -> str:
         """The arguments, the same text however their JSON is written."""
-        try:
+        with suppress(ValueError, RecursionError):
             return json.dumps(json.loads(self.arguments), sort_keys=True)
-        except (ValueError, RecursionError):
-            return self.arguments
+        return self.arguments
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,12 @@ def one_line(text: str, limit: int) -> str:
     return " ".join("".join(seen).split())[:limit]
 
 
+def first_of(lines: Sequence[str], limit: int, more: str = "and {:,} more") -> list[str]:
+    """As many lines as there may be, and one that says how many are left out if any are."""
+    left_out = len(lines) - limit
+    return [*lines[:limit], more.format(left_out)] if left_out > 0 else [*lines]
+
+
 def printable(text: str, keep: str = "\n\t") -> str:
     """The text for a terminal: controls, bidirectional marks and invisible characters, except `keep`, as escapes."""
     if text.isprintable():

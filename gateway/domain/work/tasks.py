@@ -159,14 +159,6 @@ def is_quiet(text: str, word: str) -> bool:
     return _letters(_MARKUP.sub("", _STAMP.sub("", said))) == _letters(word)
 
 
-def without_word(text: str, word: str) -> str:
-    """The text without this phrase as its last sentence or line."""
-    end = text[-_SHORT:]
-    said = r"[\W_]*".join(map(re.escape, word.split()))
-    found = re.search(rf"(?<=[.!?…:。！？\n])[\s*_`~\"'>-]*{said}[\W_]*\Z", end, re.IGNORECASE)
-    return text[: len(text) - len(end) + found.start()].rstrip() if found else text
-
-
 def _letters(text: str) -> str:
     return re.sub(r"[\W_]+", "", text).casefold()
 

@@ -199,8 +199,7 @@ class Questions:
         return await principals.ensure_member(tx, said[1], said[0]) if said else self.engine.people.owner.id
 
     async def _put(self, tx: Connection, ids: Sequence[ReviewId]) -> MessageRow | None:
-        found = [await reviews.get(tx, id) for id in ids]
-        together = [review for review in found if review is not None]
+        together = [review for id in ids if (review := await reviews.get(tx, id)) is not None]
         at = await self.place(tx, together[0])
         together = [review for review in together if at is not None and await reviews.mark_told(tx, review.id)]
         return await self._say(tx, at, together) if at is not None and together else None

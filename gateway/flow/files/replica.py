@@ -119,8 +119,7 @@ class Replica:
             base = {path: content for path, content in base.items() if path in here.files}
         decide = partial(plan, here.files, base, rows, here.left_out.keys(), self.nobodys)
         planned = await asyncio.to_thread(decide, gone_on_purpose=missing is Missing.DELETE)
-        agreed = {**base, **planned.agreed}
-        self._base = {path: content for path, content in agreed.items() if content is not None}
+        self._base = {path: content for path, content in {**base, **planned.agreed}.items() if content is not None}
         return planned
 
     async def _map(self) -> Mapping[str, SharedFile]:

@@ -139,7 +139,7 @@ class Check:
     async def _list_lagging(self) -> bool:
         """List files that lack rows or are gone; False while the database is unavailable."""
         last = SessionId(UUID(int=0))
-        try:
+        with suppress(TryAgainLater):
             async with self._places.database.connection() as conn:
                 self._expect(await journals.with_rows_after(conn, self._checked.rows))
             while True:
@@ -149,8 +149,7 @@ class Check:
                     return True
                 self._expect(await asyncio.to_thread(self._gone, page))
                 last = page[-1].session_id
-        except TryAgainLater:
-            return False
+        return False
 
     def _expect(self, lagging: Sequence[JournalRow]) -> None:
         for journal in lagging:

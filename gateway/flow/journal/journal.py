@@ -5,6 +5,7 @@ The database is canonical. The files are its copy for people, and its spool whil
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -156,10 +157,9 @@ class Journal:
         return unstored
 
     async def _newest(self) -> CopyMark | None:
-        try:
+        with suppress(TryAgainLater):
             return await self._database.read(journals.newest)
-        except TryAgainLater:
-            return None
+        return None
 
     async def _keep_marking(self) -> None:
         while True:

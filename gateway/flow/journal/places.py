@@ -1,6 +1,7 @@
 """Places: the journal file of each address."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID
@@ -93,7 +94,6 @@ def principal_folders(folder: Path) -> list[Path]:
 
 
 def _is_principal(path: Path) -> bool:
-    try:
+    with suppress(ValueError):
         return str(UUID(path.name)) == path.name and path.is_dir() and not path.is_symlink()
-    except ValueError:
-        return False
+    return False

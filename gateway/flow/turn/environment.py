@@ -31,7 +31,7 @@ from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.outbound.send_tool import SendTool
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.turn.opening import AgentPart, OpenedChat, OpenedTurn
-from gateway.flow.turn.own_tools import LockWatches, OwnTools, StoredPlans
+from gateway.flow.turn.own_tools import OwnTools, StoredPlans
 from gateway.secrets.leaks import Leaks
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import files
@@ -43,7 +43,7 @@ from gateway.workspace.files.pages import MOST
 from gateway.workspace.files.paths import WorkspaceError
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.files.uploads import mime_of
-from gateway.workspace.instructions import Persona, PersonaFile, PersonaText, zone_in
+from gateway.workspace.instructions import Persona, PersonaFile, PersonaFiles, zone_in
 from gateway.workspace.locks import LockWatch
 from gateway.workspace.tool_files.declaration import Internal
 
@@ -98,10 +98,10 @@ class AgentEnvironment:
         toolbox = self.toolbox if private else self.toolbox.for_programs()
         return replace(self, toolbox=toolbox.only(agent.tools), skills=self.skills if agent.all_skills else None)
 
-    def persona(self) -> PersonaText:
+    def persona(self) -> PersonaFiles:
         """The persona files as they are now; USER.md is the principal's own."""
         persona = self.personas.load(self.workspace)
-        return persona if self.tells_user else replace(persona, user="", own=PersonaFile())
+        return persona if self.tells_user else persona._replace(own=PersonaFile())
 
     async def skill_index(self) -> PromptPart:
         """The part of the prompt that lists the skills: the owner has confirmed their words."""
@@ -109,10 +109,9 @@ class AgentEnvironment:
 
     async def persona_parts(self) -> tuple[PromptPart, ...]:
         """The persona files as parts of a prompt, HEARTBEAT.md last. Free once the files are known to be trusted."""
-        persona, home = self.persona(), self.personas.workspace
-        *shared, beat = persona.shared
-        own = await _part(persona.own, self.workspace, shared=False)
-        return (*[await _part(each, home) for each in shared], own, await _part(beat, home))
+        *shared, own, beat = self.persona()
+        home, about = self.personas.workspace, await _part(own, self.workspace, shared=False)
+        return (*[await _part(each, home) for each in shared], about, await _part(beat, home))
 
     @cached_property
     def schema_tokens(self) -> int:
@@ -146,7 +145,7 @@ class AgentEnvironments:
     own: OwnTools
     families: Sequence[Family]
     toolkit: Toolkit
-    locks: LockWatches
+    lock_watch: Callable[[PrincipalId, Workspace], LockWatch]
     questions: Questions
     clean: Clean
     """Replaces live secrets in what tools return."""
@@ -250,9 +249,8 @@ class AgentEnvironments:
         role, search = Role.OWNER if owner else Role.MEMBER, MemorySearch(database, kit.embedder)
         skills = self.own.skills if owner else None
         agents = self.own.agents if owner else Agents(workspace)
-        locks = self.own.locks if own_files else self.locks.of(principal, workspace)
-        reads_on = None if fork else self.engine.instance
-        reader = _Reader(database, self.engine.database, principal, workspace, reads_on)
+        locks = self.own.locks if own_files else self.lock_watch(principal, workspace)
+        reader = _Reader(database, self.engine.database, principal, workspace, None if fork else self.engine.instance)
         todo = TodoLists(database, principal, own, workspace, self._note_todo_list)
         plans = Plans(StoredPlans(self.engine.database, own), own) if own_files else None
         services = Services(

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from gateway.agent.exec.commands import WorkspaceCommands
 from gateway.agent.exec.processes import Processes
@@ -27,23 +28,17 @@ from gateway.store.transcript import messages, sessions, tool_calls
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.locks import REPLACED, LockKeeper, LockWatch, OwnerEdits
 
+Tampered: TypeAlias = Callable[[PrincipalId, Sequence[str]], Awaitable[None]]
+"""Reports that a tool changed locked text, which was restored. Never raises."""
 
-@dataclass(frozen=True, slots=True)
-class LockWatches:
-    """Builds the watches that keep locked text of a workspace unchanged; `data` is the gateway's data folder."""
 
-    data: Path
-    workshop: Workshop
-    tampered: Callable[[PrincipalId, Sequence[str]], Awaitable[None]]
-    """Reports that a tool changed locked text, which was restored. Never raises."""
-
-    def of(self, principal: PrincipalId, workspace: Workspace) -> LockWatch:
-        """The watch on one person's files."""
-        compared = not self.workshop.guards_instructions
-        keeper = LockKeeper(
-            workspace.root, self.data / REPLACED / str(principal), OwnerEdits(self.data), whole=compared
-        )
-        return LockWatch(workspace, keeper, partial(self.tampered, principal))
+def lock_watch(
+    data: Path, workshop: Workshop, tampered: Tampered, principal: PrincipalId, workspace: Workspace
+) -> LockWatch:
+    """The watch that keeps locked text of one person's files unchanged; `data` is the gateway's data folder."""
+    compared = not workshop.guards_instructions
+    keeper = LockKeeper(workspace.root, data / REPLACED / str(principal), OwnerEdits(data), whole=compared)
+    return LockWatch(workspace, keeper, partial(tampered, principal))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +58,6 @@ class McpSource:
     """Builds a person's source of tools at MCP servers."""
 
     configured: Callable[[], dict[str, McpServer]]
-    database: Database
     connections: Connections
     credentials: Credentials
     local: LocalServers
@@ -79,7 +73,7 @@ class McpSource:
             self.questions.engine.live.publish(caller.session, ToolProgressed(caller.ordinal, words))
 
         person = partial(self.questions.consult, principal), report
-        parts = self.configured, self.database, self.connections, self.credentials, save, self.local
+        parts = self.configured, self.questions.engine.database, self.connections, self.credentials, save, self.local
         return McpServers(principal, owner, *parts, *person)
 
 

@@ -66,7 +66,8 @@ class RemoteWorkshop(Workshop):
     async def _state(self) -> WorkshopReply:
         return await asyncio.to_thread(self._ask, None, [])
 
-    async def _send(self, command: Command, descriptors: list[int]) -> None:
+    async def send(self, command: Command, descriptors: list[int]) -> None:
+        """Have the service start it."""
         await asyncio.to_thread(self._run, command, descriptors)
 
     def _run(self, command: Command, descriptors: list[int]) -> None:

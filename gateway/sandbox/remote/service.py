@@ -47,10 +47,6 @@ class ContainerWorkshop(Workshop):
         """Whether the process that starts commands runs, or hasn't been started yet."""
         return self._zygote is None or self._zygote.returncode is None
 
-    async def start_with(self, command: Command, descriptors: list[int]) -> None:
-        """Start a command with its input, output, errors and the socket for its report."""
-        await self._send(command, descriptors)
-
     async def _start_zygote(self) -> None:
         if self._zygote is not None:
             raise NoJail("the service of commands is restarting; try again in a moment")
@@ -141,7 +137,7 @@ class Service:
     async def _start(self, request: WorkshopRequest, tier: Tier, descriptors: list[int]) -> None:
         command = await asyncio.to_thread(_prepared, request, tier, str(self.workspace), descriptors[DESCRIPTORS:])
         try:
-            await self.jail.start_with(replace(command, landlock=self.jail.landlock), descriptors[:DESCRIPTORS])
+            await self.jail.send(replace(command, landlock=self.jail.landlock), descriptors[:DESCRIPTORS])
         except NoJail:
             shutil.rmtree(command.temporary, ignore_errors=True)
             raise
@@ -180,17 +176,15 @@ def _unpack(archive: int, folder: str) -> None:
 
 
 def _same(path: Path, before: os.stat_result) -> bool:
-    try:
+    with suppress(OSError):
         return os.path.samestat(path.lstat(), before)
-    except OSError:
-        return False
+    return False
 
 
 def _read_only(path: Path) -> bool:
-    try:
+    with suppress(OSError):
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
-    except OSError:
-        return False
+    return False
 
 
 async def main(folder: str, workspace: str) -> None:

@@ -60,7 +60,9 @@ def split_arguments(command: str, given: Sequence[str]) -> list[str]:
     """The arguments with options split, one letter each, and placed first; raises `WrongForm`."""
     form = FORMS[command]
     if form.words:
-        _check_words(command, given)
+        for word in given if command == "find" else ():
+            if word.startswith("-") and word not in _FIND_OPTIONS:
+                raise WrongForm(f"find: {word} isn't supported in bash")
         return list(given)
     options: list[str] = []
     rest = list(given)
@@ -99,12 +101,6 @@ def _split_option(command: str, word: str, form: CommandForm, rest: list[str]) -
         else:
             raise WrongForm(f"{command}: the option {word} isn't supported in bash")
     return options
-
-
-def _check_words(command: str, given: Sequence[str]) -> None:
-    for word in given if command == "find" else ():
-        if word.startswith("-") and word not in _FIND_OPTIONS:
-            raise WrongForm(f"find: {word} isn't supported in bash")
 
 
 Compared: TypeAlias = "str | float"

@@ -13,7 +13,7 @@ from gateway.agent.mcp import pinned_tools
 from gateway.agent.mcp.pinned_tools import Meaning, PinnedTool, Use
 from gateway.agent.mcp.pinned_tools import tool_changes as changes_of_tool
 from gateway.agent.mcp.servers import McpServers
-from gateway.agent.skills.library import ListedSkill, Look, SkillRow, Skills, skill_changes, undecided_skill
+from gateway.agent.skills.library import ListedSkill, Look, Skills, listed_facts, skill_changes, undecided_skill
 from gateway.agent.tool_files.calls import missing_credential
 from gateway.agent.toolbox import Toolbox
 from gateway.domain.conversation.diff import legible
@@ -214,7 +214,7 @@ def _library_pieces(site: Site, kind: Kind, every: list[ListedSkill]) -> Iterato
     yield f"{kind}-heading", piece("tools_heading.html", kind=kind, empty=not every)
     for each in every:
         need = _missing(site, each)
-        yield f"{kind}-{each.name}", piece("skill.html", kind=kind, skill=SkillRow.of(each), missing=need)
+        yield f"{kind}-{each.name}", piece("skill.html", kind=kind, skill=listed_facts(each), missing=need)
 
 
 def _missing(site: Site, each: ListedSkill) -> str:

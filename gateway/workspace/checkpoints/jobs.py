@@ -73,10 +73,9 @@ def lines(workspace: str, store: str, id: str, path: str) -> str:
     after = b""
     with suppress(OSError), open_file(Path(workspace), where) as file:
         after = read_bytes(file, LONGEST + 1)
-    try:
+    with suppress(UnicodeDecodeError, ToolFailed):
         return difference(str(where), before.decode(), after.decode())
-    except (UnicodeDecodeError, ToolFailed):
-        return "The file is too long to compare, or not a text."
+    return "The file is too long to compare, or not a text."
 
 
 def restore(workspace: str, store: str, id: str, path: str | None, last_message: int | None) -> JsonObject:

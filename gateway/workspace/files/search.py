@@ -27,19 +27,10 @@ _NOT_SEARCHED = frozenset({".git", "node_modules", ".venv"})
 
 
 @dataclass(frozen=True, slots=True)
-class FoundLine:
-    """A line of a file."""
-
-    path: str
-    line: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class FoundLines:
-    """The result of a search; `files` has the hash of each file that a line is from."""
+    """The result of a search: a path, line and text per match, and the hash of each file that a line is from."""
 
-    matches: list[FoundLine]
+    matches: list[dict[str, str | int]]
     files: dict[str, str]
     more: bool
 

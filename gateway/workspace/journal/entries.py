@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -156,12 +157,11 @@ def _header(data: bytes, start: int, key: bytes) -> tuple[_Header | None, int]:
 def _entry(header: _Header, text: str) -> JournalEntry | None:
     said = header.model_extra or {}
     inbound = said.get("inbound")
-    try:
+    with suppress(ValidationError):
         if isinstance(inbound, dict):
             said = {**said, "inbound": {"as_owner": not _by_token(inbound), **inbound, "text": text}}
         return _ENTRY.validate_python({**said, "text": text})
-    except ValidationError:
-        return None
+    return None
 
 
 def _by_token(inbound: dict[str, Any]) -> bool:

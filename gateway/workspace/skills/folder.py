@@ -7,6 +7,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeAlias
@@ -92,12 +93,10 @@ def checked(found: list[tuple[str, bytes]]) -> Files:
 
 def names(root: Path, at: tuple[str, ...] = FOLDER) -> list[str]:
     """Of the folders that may be skills, sorted."""
-    try:
-        with open_folder(root, at) as folder:
-            found = [each.name for each in os.scandir(folder) if not each.is_file(follow_symlinks=False)]
-            return sorted(name for name in found if not name.startswith("."))[:MAX_SKILLS]
-    except OSError:
-        return []
+    with suppress(OSError), open_folder(root, at) as folder:
+        found = [each.name for each in os.scandir(folder) if not each.is_file(follow_symlinks=False)]
+        return sorted(name for name in found if not name.startswith("."))[:MAX_SKILLS]
+    return []
 
 
 def read(root: Path, name: str, at: tuple[str, ...] = FOLDER) -> Files:
@@ -122,14 +121,11 @@ def stamp(root: Path, name: str, at: tuple[str, ...] = FOLDER) -> Stamp:
 
 def remove(root: Path, name: str, at: tuple[str, ...] = FOLDER) -> None:
     """Delete a skill's folder, if there is one. Follows no links."""
-    try:
-        with open_folder(root, at) as folder:
-            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-                shutil.rmtree(name, dir_fd=folder)
-            else:
-                os.unlink(name, dir_fd=folder)
-    except FileNotFoundError:
-        pass
+    with suppress(FileNotFoundError), open_folder(root, at) as folder:
+        if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            shutil.rmtree(name, dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
 
 
 def _walk(root: Path, top: tuple[str, ...]) -> Iterator[tuple[int, str, os.stat_result]]:

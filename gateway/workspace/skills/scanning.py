@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -71,10 +72,9 @@ def severe(findings: Iterable[Finding]) -> bool:
 
 
 def _decoded(data: bytes) -> str | None:
-    try:
+    with suppress(UnicodeDecodeError):
         return data.decode().removeprefix("\ufeff")
-    except UnicodeDecodeError:
-        return None
+    return None
 
 
 def _file(path: str, data: bytes, text: str | None, room: int) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urljoin
@@ -68,10 +69,9 @@ def server_of(document: Mapping[str, object], fetched_from: str) -> str:
     url = str(first.get("url", ""))
     for name, variable in _map(first.get("variables")).items():
         url = url.replace(f"{{{name}}}", str(_map(variable).get("default", "")))
-    try:
+    with suppress(ValueError):
         return urljoin(fetched_from, url)
-    except ValueError:
-        return ""
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

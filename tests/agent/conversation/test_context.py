@@ -105,7 +105,7 @@ class TestSystemPrompt:
         specs = toolbox_of([tool for family in discover() for tool in family(services)], spill).specs
         schemas = "".join(json.dumps([spec.name, spec.description, spec.parameters]) for spec in specs)
         persona = Persona(Workspace(TEMPLATE)).load()
-        files = [own_words(f"=== {file.path} ===\n{file.text}") for file in (*persona.shared, persona.own)]
+        files = [own_words(f"=== {file.path} ===\n{file.text}") for file in persona]
         assert len(system_prompt([*files, person_part(ADA, None, "telegram")], Label.OWNER) + schemas) / 4 <= 5_000
 
 

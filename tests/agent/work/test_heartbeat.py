@@ -66,7 +66,7 @@ def test_the_template_holds_none() -> None:
 
 def test_a_file_that_cannot_be_read_holds_none(tmp_path: Path) -> None:
     (tmp_path / "HEARTBEAT.md").mkdir()
-    text = Persona(Workspace(tmp_path)).load().heartbeat
+    text = Persona(Workspace(tmp_path)).load().heartbeat.text
 
     assert not instructs(text)
     assert unreadable(text) == text[1:-1]
