@@ -158,19 +158,15 @@ def rewrap(keys: Keyring, facts: Facts, envelope: Envelope) -> Envelope:
     return Envelope(master.id, _wrap(master, own, _about(facts)), envelope.sealed)
 
 
-_SEALED = b"SupaClaw, encrypted 1\n"
+SEALED = b"SupaClaw, encrypted 1\n"
+"""The beginning of a file that `seal_file` has written."""
 _SALT, _KEY_ID, _TAG, _PIECE = 16, 16, 16, 1024 * 1024
-_HEAD = len(_SEALED) + _KEY_ID + _SALT
-
-
-def is_sealed(file: BinaryIO) -> bool:
-    """Whether `seal_file` has written it; reads its beginning."""
-    return file.read(len(_SEALED)) == _SEALED
+_HEAD = len(SEALED) + _KEY_ID + _SALT
 
 
 def seal_file(key: MasterKey, source: BinaryIO, target: BinaryIO) -> None:
     """Encrypt a file of any size, in pieces of which none can be changed, moved or left out."""
-    target.write(head := _SEALED + key.id.encode() + os.urandom(_SALT))
+    target.write(head := SEALED + key.id.encode() + os.urandom(_SALT))
     aes = _derived_cipher(key, b"supaclaw files", head)
     for nonce, piece in _pieces(source, _PIECE):
         target.write(aes.encrypt(nonce, piece, head))
@@ -181,7 +177,7 @@ def unseal_file(keys: Keyring, source: BinaryIO, target: BinaryIO) -> None:
     from cryptography.exceptions import InvalidTag
 
     head = source.read(_HEAD)
-    if (key := keys.named(head[len(_SEALED) : -_SALT].decode("ascii", "replace"))) is None:
+    if (key := keys.named(head[len(SEALED) : -_SALT].decode("ascii", "replace"))) is None:
         raise OwnerMustAct("the file is encrypted with another master key than this gateway's: use --recovery-key")
     aes = _derived_cipher(key, b"supaclaw files", head)
     try:

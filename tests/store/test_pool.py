@@ -245,3 +245,12 @@ async def test_a_member_who_is_nobody_sees_nothing(database: Database) -> None:
         await tx.execute("grant select on principals to supaclaw_member")
         await tx.execute("set local role supaclaw_member")
         assert await tx.fetch("select * from principals") == []
+
+
+async def test_a_transaction_that_meets_an_added_column_is_repeated(database: Database) -> None:
+    async def read(tx: Connection) -> list[str]:
+        return [row["key"] for row in await tx.fetch("select * from meta")]
+
+    before = await database.run(read)
+    await database.run(lambda tx: tx.execute("alter table meta add column mood text"))
+    assert await database.run(read) == before

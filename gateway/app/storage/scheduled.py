@@ -25,7 +25,7 @@ from gateway.domain.errors import DiskFull, OwnerMustAct, SupaclawError
 from gateway.domain.time import Clock
 from gateway.net.addresses import Rules
 from gateway.net.object_store import ObjectStore, StoreAddress
-from gateway.secrets.encryption import Keyring, is_sealed, seal_file, unseal_file
+from gateway.secrets.encryption import SEALED, Keyring, seal_file, unseal_file
 from gateway.store.connection.pool import Database
 
 _NAME = "supaclaw-%Y-%m-%dT%H%M%SZ.tar.gz"
@@ -125,7 +125,7 @@ def fetched(environment: Environment, source: str, recovery: Keyring | None = No
             if source.startswith(_BUCKET):
                 asyncio.run(_fetch(environment, source, path := Path(folder, "fetched")))
             with path.open("rb") as file:
-                sealed = is_sealed(file)
+                sealed = file.read(len(SEALED)) == SEALED
             if sealed:
                 _rewrite(path, plain, partial(unseal_file, recovery or read_keyring(environment.data, os.environ)))
             yield plain if sealed else path
