@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, explained
 from gateway.domain.text.texts import one_line
 
 Program = tuple[str, ...]
@@ -62,10 +62,8 @@ def start_update(data: Path, program: "Program | None" = None) -> subprocess.Pop
 
 def run(*command: str | Path, standard_input: str = "", environ: dict[str, str] | None = None) -> str:
     """The output of a command; raises `OwnerMustAct` with its last words if it fails."""
-    try:
+    with explained(f"{command[0]} can't be run"):
         done = subprocess.run(command, input=standard_input, env=environ, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise OwnerMustAct(f"{command[0]} can't be run: {error.strerror}") from error
     if done.returncode != 0:
         said = f"{done.stdout}\n{done.stderr}".splitlines()
         lines = [line.strip().removeprefix("supaclaw: ") for line in said if line.strip()]
@@ -120,12 +118,10 @@ class Folder:
     def _link(self, programs: Path) -> Program:
         link = Path.home() / ".local" / "bin" / "supaclaw"
         draft = link.with_name(".supaclaw.new")
-        try:
+        with explained(f"{link} can't be changed"):
             draft.unlink(missing_ok=True)
             draft.symlink_to(programs / "supaclaw")
             draft.replace(link)
-        except OSError as error:
-            raise OwnerMustAct(f"{link} can't be changed: {error.strerror}") from error
         return program_of(programs / "python")
 
     def _uv(self, *arguments: str | Path, standard_input: str = "") -> str:

@@ -10,6 +10,7 @@ SupaclawError
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class SupaclawError(Exception):
@@ -50,6 +51,15 @@ INTERRUPTIONS = (DatabaseDown, RunLost)
 
 A cancellation of the turn is the third. All else that a tool raises is its own, and the model gets it as the result.
 """
+
+
+@contextmanager
+def explained(text: str, kind: type[OwnerMustAct] = OwnerMustAct) -> Iterator[None]:
+    """Turn an error of the system into one for the operator: the text, and the reason."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{text}: {error.strerror}") from error
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:

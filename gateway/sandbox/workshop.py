@@ -9,7 +9,7 @@ import sys
 import tempfile
 import termios
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -251,11 +251,8 @@ class Workshop:
         with tempfile.TemporaryDirectory(dir=self.scratch if self.scratch.is_dir() else None) as folder:
             limits = Limits(seconds=10, spare_disk_bytes=0, spare_percent=0)
             command = Command(("/bin/sh", "-c", "exit 7"), folder, tier, self.landlock, scratch=folder, limits=limits)
-            running = await self.start(command)
-            try:
+            with closing(await self.start(command)) as running:
                 ended = await running.report()
-            finally:
-                running.close()
         if ended.ending is Ending.EXITED and ended.code == 7:
             return ""
         return ended.problem or f"a command {ended.ending} with {ended.code}"

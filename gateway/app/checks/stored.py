@@ -116,9 +116,8 @@ async def _look_at_tools(context: CheckContext, database: Database) -> list[Find
     if owner is None:
         return []
     async with offline_servers(database, context.environment, context.environ, owner.id) as servers:
-        listed, found = list[ToolDefinition](), list[Finding]()
-        for name in servers.servers:
-            found.append(await _server(servers, name, listed if context.live else None))
+        listed = list[ToolDefinition]()
+        found = [await _server(servers, name, listed if context.live else None) for name in servers.servers]
         found += await _waiting(database, servers, listed) if servers.servers else []
         return [*found, *[each async for each in _files(tool_files(database, context.environment), servers)]]
 

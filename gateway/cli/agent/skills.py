@@ -35,7 +35,7 @@ from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock
 from gateway.domain.conversation.diff import legible
-from gateway.domain.errors import OwnerMustAct, SupaclawError
+from gateway.domain.errors import OwnerMustAct, SupaclawError, explained
 from gateway.domain.principals import Label
 from gateway.net.addresses import Rules
 from gateway.store.connection.pool import Database
@@ -211,12 +211,10 @@ def _local(source: str) -> tuple[Files, str]:
     if source.startswith("https://"):
         return {}, source
     path = Path(source).resolve()
-    try:
+    with explained(f"{source[:200]} isn't a link, and can't be read"):
         if path.is_dir():
             return read(path.parent, path.name, ()), str(path)
         return {}, path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise OwnerMustAct(f"{source[:200]} isn't a link, and can't be read: {error.strerror}") from error
 
 
 def with_library(work: Callable[[Skills], Awaitable[Result]], form: Form = SKILLS) -> Result:

@@ -11,7 +11,7 @@ import httpx
 from pydantic import JsonValue, TypeAdapter
 
 from gateway.cli.connections.local_gateway import LocalGateway, local_token
-from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.domain.errors import OwnerMustAct, TryAgainLater, explained
 from gateway.domain.json import OBJECT
 
 RETRY_SECONDS = 60.0
@@ -99,10 +99,8 @@ class ChatClient:
     ) -> httpx.Response:
         if file is None:
             return await http.request(method, path, content=body, headers={"Content-Type": "application/json"})
-        try:
+        with explained(f"{file} cannot be read"):
             opened = file.open("rb")
-        except OSError as error:
-            raise OwnerMustAct(f"{file} cannot be read: {error.strerror}") from None
         with opened:
             return await http.request(method, path, files={"file": (file.name, opened)})
 

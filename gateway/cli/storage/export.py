@@ -17,7 +17,7 @@ from gateway.cli.storage.memories import exported_lines
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import argument, option
 from gateway.config.environment import Environment
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, explained
 from gateway.domain.memory.memories import ALL_MEMORIES
 from gateway.flow.journal import export as exporting
 from gateway.store.connection.pool import Database
@@ -73,10 +73,8 @@ def _new_folder(folder: Path) -> Iterator[Path]:
     if os.path.lexists(folder):
         raise OwnerMustAct(f"{folder} already exists; name a folder that does not")
     half = folder.absolute().with_name(f".{folder.absolute().name}.{os.getpid()}")
-    try:
+    with explained(f"{folder} cannot be written"):
         half.mkdir(mode=0o700)
-    except OSError as error:
-        raise OwnerMustAct(f"{folder} cannot be written: {error.strerror}") from None
     try:
         yield half
         half.rename(folder)

@@ -36,7 +36,7 @@ from gateway.cli.terminal.output import (
 )
 from gateway.config.environment import Environment
 from gateway.domain.conversation.diff import difference
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, explained
 from gateway.domain.files import locked_parts
 from gateway.domain.ids import FileId
 from gateway.domain.principals import Label
@@ -139,10 +139,8 @@ def put(
     source: Annotated[str, argument("Its content (default: standard input).", "FILE", show_default=False)] = "-",
 ) -> None:
     """Write a file of the workspace, even one with locked text."""
-    try:
+    with explained(f"{source} can't be read"):
         data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
-    except OSError as error:
-        raise OwnerMustAct(f"{source} can't be read: {error.strerror}") from error
     with_database(lambda database: _write(database, path, data))
     echo(f"wrote {path}")
 

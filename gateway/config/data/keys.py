@@ -11,7 +11,7 @@ from io import StringIO
 from pathlib import Path
 
 from gateway.config.data.files import create_private, read_regular, replace_private
-from gateway.domain.errors import ConfigError, OwnerMustAct
+from gateway.domain.errors import ConfigError, OwnerMustAct, explained
 from gateway.secrets.encryption import Keyring, MasterKey
 
 _VALUE = re.compile(r"[!-&(-\[\]-~]+")
@@ -41,11 +41,9 @@ def save_keys(data: Path, name: str, keys: Mapping[str, str]) -> None:
         if not _VALUE.fullmatch(value):
             raise ConfigError(f"the value of {variable} has spaces, quotes or line breaks; copy it again")
     path = data / "keys" / f"{name}.env"
-    try:
+    with explained(f"{path}: cannot be written", ConfigError):
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_private(path, "".join(f"{variable}='{value}'\n" for variable, value in keys.items()).encode())
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 MASTER_KEY_FILE = "master-key"

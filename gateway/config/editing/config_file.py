@@ -11,7 +11,7 @@ from gateway.config.data.files import replace_edited
 from gateway.config.load import overruled, parse_json, read
 from gateway.config.model import Config
 from gateway.config.problems import dotted, known_keys
-from gateway.domain.errors import ConfigError
+from gateway.domain.errors import ConfigError, explained
 from gateway.domain.json import value_at
 
 
@@ -60,10 +60,8 @@ def replace_text(path: Path, text: str, before: str | None, check: Callable[[str
     check(text)
     if read(path) != before:
         raise ConfigError(f"{path.name} was changed meanwhile; nothing was written. Reload and try again")
-    try:
+    with explained(f"{path.resolve()}: cannot be written", Unwritable):
         replace_edited(path.resolve(), text.encode())
-    except OSError as error:
-        raise Unwritable(f"{path.resolve()}: cannot be written: {error.strerror}") from error
 
 
 def as_text(raw: JsonValue) -> str:

@@ -53,11 +53,8 @@ class Call:
         address = self.arguments[place]
         if not 0 < address < 2**63:
             raise OSError(errno.EFAULT, "no address")
-        memory = os.open(f"/proc/{self.thread}/mem", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.pread(memory, size, address)
-        finally:
-            os.close(memory)
+        with open(f"/proc/{self.thread}/mem", "rb", 0) as memory:
+            return os.pread(memory.fileno(), size, address)
 
     def path(self, place: int) -> str:
         """The path that an argument points to, with /proc/self rewritten to the caller's folder."""

@@ -105,11 +105,8 @@ def read(root: Path, name: str, at: tuple[str, ...] = FOLDER) -> Files:
     for folder, path, status in _walk(root, (*at, name)):
         if status.st_size > MAX_FILE:
             raise _too_large(path)
-        file = os.open(path.rpartition("/")[2], READ_FLAGS, dir_fd=folder)
-        try:
-            found.append((path, read_bytes(file, MAX_FILE + 1)))
-        finally:
-            os.close(file)
+        with open(os.open(path.rpartition("/")[2], READ_FLAGS, dir_fd=folder), "rb", 0) as file:
+            found.append((path, read_bytes(file.fileno(), MAX_FILE + 1)))
         _count(len(found), sum(len(data) for _, data in found))
     return checked(found)
 
