@@ -35,7 +35,7 @@ _WITHIN_WORDS = re.compile(r"(?<=[^\W\d_])[^\w\x00-\x7f’\u3000-\uffff](?=[^\W\
 
 LABELS = {"iso-8859-1": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932"}
 LABELS |= {"euc-kr": "cp949", "ks_c_5601-1987": "cp949", "big5": "big5hkscs", "iso-8859-9": "cp1254"}
-"""The encodings that pages and letters mean by a name (WHATWG, Encoding, 4.2): they have more characters than it says."""
+"""The encodings that pages and letters mean by a name (WHATWG, Encoding, 4.2); they have more characters."""
 
 
 class Decoded(NamedTuple):
