@@ -72,6 +72,8 @@ def _word(kind: str, part: Mapping[object, object]) -> str | None:
             return f":{name}:"
         case "date", {"fallback": str(date)}:
             return date
+        case "color" | "raw_number", {"value": value}:
+            return str(value)
         case _:
             return None
 

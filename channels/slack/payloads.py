@@ -68,7 +68,8 @@ class Quote(Payload, frozen=True, extra="allow"):
         """All that it says, in markup; the fallback of one that says nothing."""
         further = {name: value for name, value in (self.model_extra or {}).items() if name != "message_blocks"}
         more = (*([] if self.text else [(self.model_extra or {}).get("message_blocks")]), further)
-        return "\n".join(filter(None, (self.text, beside(self.text, more)))) or self.fallback or "[picture]"
+        author = "" if self.is_share or self.is_msg_unfurl else self.author_name
+        return "\n".join(filter(None, (author, self.text, beside(self.text, more)))) or self.fallback or "[picture]"
 
 
 class Message(Payload):

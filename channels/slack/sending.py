@@ -241,11 +241,10 @@ class Streams:
             except TooFast as error:
                 self._pause_until = time.monotonic() + (error.retry_after or 1.0)
                 return False
-            except Unanswered:
+            except (Unanswered, asyncio.CancelledError) as error:
                 stream.growing = stream.sure = False
-            except asyncio.CancelledError:
-                stream.growing = stream.sure = False
-                raise
+                if isinstance(error, asyncio.CancelledError):
+                    raise
             except SlackRefused:
                 stream.growing = False
             except (PlatformError, TryAgainLater):

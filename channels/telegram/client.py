@@ -69,13 +69,94 @@ class Upload:
     name: str
 
 
-class Session:
-    """The HTTP connections of one bot; distinguishes requests that never left from those without an answer."""
+UPDATE_KINDS = ("message", "edited_message", "callback_query", "stopped_message_generation")
+MAX_UPDATES = 100
+MAX_TEXT = 4096
+BRIEF_SECONDS = 10
+MAX_DOWNLOAD = 20 * 2**20
+
+
+class Client:
+    """Calls of one bot; they raise `PlatformError`: a request that never left differs from one without an answer."""
 
     def __init__(self, token: str, api_base: str | None) -> None:
         base = (api_base or TELEGRAM).rstrip("/")
         self._calls, self._files = f"{base}/bot{token}", f"{base}/file/bot{token}"
         self._opened: ClientSession | None = None
+        self.known_name = ""
+        """The bot's name; "" before the first `username()`."""
+        self._moved: dict[str, int] = {}
+        """Groups that became supergroups, where the ids of earlier messages are not valid."""
+
+    async def updates(
+        self, offset: int | None, wait: int, seconds: float, most: int = MAX_UPDATES
+    ) -> Sequence[JsonObject]:
+        """The updates from `offset` on, which acknowledges the earlier ones; Telegram waits `wait` seconds for one."""
+        return await self.call(
+            "getUpdates",
+            _UPDATES.validate_python,
+            seconds,
+            offset=offset,
+            limit=most,
+            timeout=wait,
+            allowed_updates=list(UPDATE_KINDS),
+        )
+
+    async def push_to(self, url: str, secret: str) -> None:
+        """Have updates pushed to `url`, one at a time, which keeps them in order."""
+        await self.do("setWebhook", url=url, secret_token=secret, max_connections=1, allowed_updates=list(UPDATE_KINDS))
+
+    async def username(self) -> str:
+        """The bot's name, requested once."""
+        self.known_name = self.known_name or (await self.call("getMe", _Bot.model_validate, BRIEF_SECONDS)).username
+        return self.known_name
+
+    async def show(self, message: Outgoing, method: str, seconds: float = ANSWER_SECONDS, **content: object) -> str:
+        """Send a message by `method`, also to a group that became a supergroup; returns its id."""
+        try:
+            return await self._show(message, method, seconds, content)
+        except Moved as error:
+            self._moved[message.address.chat] = error.chat
+        return await self._show(message, method, seconds, content)
+
+    async def _show(self, message: Outgoing, method: str, seconds: float, content: Mapping[str, object]) -> str:
+        answered = None if message.address.chat in self._moved else message_number(message.reply_to or "")
+        sent = await self.call(
+            method,
+            _Sent.model_validate,
+            seconds,
+            **self._place(message.address),
+            reply_parameters={"message_id": answered, "allow_sending_without_reply": True} if answered else None,
+            reply_markup=_keyboard(message.buttons),
+            **content,
+        )
+        return str(sent.message_id)
+
+    async def do(self, method: str, to: Address | None = None, **parameters: object) -> None:
+        """Call a method whose result is not needed."""
+        await self.call(method, bool, BRIEF_SECONDS, **(self._place(to) if to else {}), **parameters)
+
+    async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
+        """Yield the bytes of a file, at most `MAX_DOWNLOAD`; raises `FetchFailed` or `FetchDelayed`."""
+        name, left = attachment.name or "the file", MAX_DOWNLOAD
+        try:
+            file = await self.call("getFile", _File.model_validate, BRIEF_SECONDS, file_id=attachment.ref)
+            if file.file_path.startswith("/"):
+                raise FetchFailed(f"{name} cannot be fetched: the Bot API server runs with --local; start it without")
+            async for piece in self.download(file.file_path):
+                left -= len(piece)
+                if left < 0:
+                    raise _too_large(name)
+                yield piece
+        except Refused as error:
+            gone = FetchFailed(f"Telegram no longer provides {name}; send it again ({error})")
+            raise (_too_large(name) if "too big" in str(error) else gone) from error
+        except PlatformError as error:
+            raise FetchDelayed(str(error)) from error
+
+    def _place(self, address: Address) -> Mapping[str, int | None]:
+        chat = self._moved.get(address.chat) or int(address.chat)
+        return {"chat_id": chat, "message_thread_id": int(address.thread) if address.thread else None}
 
     async def call(self, name: str, read: Callable[[Any], Result], seconds: float, **parameters: object) -> Result:
         """Call a method, once, and `read` its result; parameters that are None are left out. Raises `PlatformError`."""
@@ -147,103 +228,6 @@ async def _network() -> AsyncIterator[None]:
         raise Unreachable(f"cannot connect: {type(error).__name__}") from None
     except (ClientError, OSError) as error:
         raise Unanswered(f"no answer: {type(error).__name__}") from None
-
-
-UPDATE_KINDS = ("message", "edited_message", "callback_query", "stopped_message_generation")
-MAX_UPDATES = 100
-MAX_TEXT = 4096
-BRIEF_SECONDS = 10
-MAX_DOWNLOAD = 20 * 2**20
-
-
-class Client:
-    """Calls of one bot; they raise `PlatformError`."""
-
-    def __init__(self, token: str, api_base: str | None) -> None:
-        self._session = Session(token, api_base)
-        self._username: str | None = None
-        self._moved: dict[str, int] = {}
-        """Groups that became supergroups, where the ids of earlier messages are not valid."""
-
-    async def updates(
-        self, offset: int | None, wait: int, seconds: float, most: int = MAX_UPDATES
-    ) -> Sequence[JsonObject]:
-        """The updates from `offset` on, which acknowledges the earlier ones; Telegram waits `wait` seconds for one."""
-        return await self._session.call(
-            "getUpdates",
-            _UPDATES.validate_python,
-            seconds,
-            offset=offset,
-            limit=most,
-            timeout=wait,
-            allowed_updates=list(UPDATE_KINDS),
-        )
-
-    async def push_to(self, url: str, secret: str) -> None:
-        """Have updates pushed to `url`, one at a time, which keeps them in order."""
-        await self.do("setWebhook", url=url, secret_token=secret, max_connections=1, allowed_updates=list(UPDATE_KINDS))
-
-    async def username(self) -> str:
-        """The bot's name, requested once."""
-        if self._username is None:
-            self._username = (await self._session.call("getMe", _Bot.model_validate, BRIEF_SECONDS)).username
-        return self._username
-
-    @property
-    def known_name(self) -> str:
-        """The bot's name; "" before the first `username()`."""
-        return self._username or ""
-
-    async def show(self, message: Outgoing, method: str, seconds: float = ANSWER_SECONDS, **content: object) -> str:
-        """Send a message by `method`, also to a group that became a supergroup; returns its id."""
-        try:
-            return await self._show(message, method, seconds, content)
-        except Moved as error:
-            self._moved[message.address.chat] = error.chat
-        return await self._show(message, method, seconds, content)
-
-    async def _show(self, message: Outgoing, method: str, seconds: float, content: Mapping[str, object]) -> str:
-        answered = None if message.address.chat in self._moved else message_number(message.reply_to or "")
-        sent = await self._session.call(
-            method,
-            _Sent.model_validate,
-            seconds,
-            **self._place(message.address),
-            reply_parameters={"message_id": answered, "allow_sending_without_reply": True} if answered else None,
-            reply_markup=_keyboard(message.buttons),
-            **content,
-        )
-        return str(sent.message_id)
-
-    async def do(self, method: str, to: Address | None = None, **parameters: object) -> None:
-        """Call a method whose result is not needed."""
-        await self._session.call(method, bool, BRIEF_SECONDS, **(self._place(to) if to else {}), **parameters)
-
-    async def fetch(self, attachment: Attachment) -> AsyncIterator[bytes]:
-        """Yield the bytes of a file, at most `MAX_DOWNLOAD`; raises `FetchFailed` or `FetchDelayed`."""
-        name, left = attachment.name or "the file", MAX_DOWNLOAD
-        try:
-            file = await self._session.call("getFile", _File.model_validate, BRIEF_SECONDS, file_id=attachment.ref)
-            if file.file_path.startswith("/"):
-                raise FetchFailed(f"{name} cannot be fetched: the Bot API server runs with --local; start it without")
-            async for piece in self._session.download(file.file_path):
-                left -= len(piece)
-                if left < 0:
-                    raise _too_large(name)
-                yield piece
-        except Refused as error:
-            gone = FetchFailed(f"Telegram no longer provides {name}; send it again ({error})")
-            raise (_too_large(name) if "too big" in str(error) else gone) from error
-        except PlatformError as error:
-            raise FetchDelayed(str(error)) from error
-
-    def _place(self, address: Address) -> Mapping[str, int | None]:
-        chat = self._moved.get(address.chat) or int(address.chat)
-        return {"chat_id": chat, "message_thread_id": int(address.thread) if address.thread else None}
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._session.close()
 
 
 def message_number(platform_id: str) -> int | None:

@@ -32,7 +32,7 @@ LEFT_OUT: Mapping[str, str] = {
         forward_date is_automatic_forward poll_message checklist_message
     """,
     "how it is shown": """
-        reply_markup has_protected_content has_media_spoiler show_caption_above_media is_from_offline is_paid_post
+        has_protected_content has_media_spoiler show_caption_above_media is_from_offline is_paid_post
         paid_star_count effect_id sender_boost_count suggested_post_info live_photo background mask_position
         needs_repainting thumbnail cover qualities colors model symbol backdrop offset length position
     """,
@@ -110,12 +110,13 @@ def told(said: Message | TextQuote, *, inline: bool) -> str:
 
 
 def added_to(message: Message, text: str) -> str:
-    """Additions behind or beside the `text` of a message: targets of links, times, titles, links of a page."""
+    """Additions behind or beside the `text` of a message: targets of links, times, titles, links of a page, buttons."""
     words, kind = _Words(inline=False), kind_of(message)
     words.of(message)
     beside = getattr(message, kind) if kind and (kind not in WORDED or kind == "rich_message") else None
-    facts = strings_in([beside, message.link_preview_options])
-    return "\n".join(dict.fromkeys([*words.behind, *(each for each in facts if each not in text)]))
+    facts = strings_in([beside, message.link_preview_options, message.reply_markup])
+    behind = words.behind if message.forward_origin is None else []  # in a forwarded text they are shown inline
+    return "\n".join(dict.fromkeys([*behind, *(each for each in facts if each not in text)]))
 
 
 def strings_in(part: object) -> Iterator[str]:

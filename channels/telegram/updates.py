@@ -23,7 +23,7 @@ from aiogram.types.message_origin_union import MessageOriginUnion
 from pydantic import ValidationError
 
 from channels.telegram.client import UPDATE_KINDS
-from channels.telegram.content import KINDS, NOTES, UNREADABLE, added_to, described, kind_of, told
+from channels.telegram.content import KINDS, NOTES, UNREADABLE, added_to, described, kind_of, strings_in, told
 from channels.telegram.reception import update_id
 from gateway.domain.channels.platform import Logger
 from gateway.domain.channels.routing import parse_command
@@ -45,12 +45,6 @@ _CARDS = {"venue", "contact", *KINDS[KINDS.index("game") :]}
 """Kinds with words of others."""
 
 
-def quoted_files(message: Message) -> tuple[Attachment, ...]:
-    """The file of the message that is replied to, also of one in another chat."""
-    said = message.external_reply or message.reply_to_message
-    return attachments_of(said) if said is not None else ()
-
-
 def attachments_of(message: Message | ExternalReplyInfo) -> tuple[Attachment, ...]:
     """The file of a message, under a distinct name."""
     field = kind_of(message)
@@ -66,12 +60,17 @@ def attachments_of(message: Message | ExternalReplyInfo) -> tuple[Attachment, ..
     return (Attachment(file.file_id, name, getattr(file, "mime_type", None) or mime, file.file_size),)
 
 
+_CONTENT = re.compile(r"'(?:file_id|text|caption)':")
+"""Fields of what a person sends, in a kind of message that is newer than aiogram."""
+
+
 def words_of(message: Message) -> str | None:
     """The text for a message without a text; "" for a file, None for a note of Telegram's own."""
     if kind_of(message) in _FILES.keys() - {"sticker"}:
         return ""
+    note = message.model_fields_set & NOTES or (message.model_extra and not _CONTENT.search(str(message.model_extra)))
     unknown = "[a message that isn't readable here; say it in words, or send it as a file]"
-    return described(message) or (None if message.model_fields_set & NOTES else unknown)
+    return described(message) or (None if note else unknown)
 
 
 def quote_of(message: Message) -> str:
@@ -87,7 +86,9 @@ def quote_of(message: Message) -> str:
     if said is None or said.forum_topic_created:
         return ""
     words = told(said, inline=True)
-    return words if said.text else " ".join(filter(None, (described(said), words)))
+    kind = "" if said.text else described(said) or words_of(said)
+    buttons = " / ".join(strings_in(said.reply_markup))
+    return " ".join(filter(None, (kind, words, f"[buttons: {buttons}]" * bool(buttons))))
 
 
 def forward_source(message: Message) -> str:
@@ -105,7 +106,8 @@ def _origin(origin: MessageOriginUnion) -> str:
     """The name of a user, a hidden user, a chat or a channel."""
     found = (getattr(origin, field, None) for field in ("sender_user", "sender_user_name", "sender_chat", "chat"))
     who = next(filter(None, found), "")
-    return one_line(who if isinstance(who, str) else who.full_name, 64) or "somebody"
+    signed = f", {author}" if (author := getattr(origin, "author_signature", None)) else ""
+    return one_line((who if isinstance(who, str) else who.full_name) + signed, 64) or "somebody"
 
 
 _HIDDEN: JsonObject = {"type": "hidden_user", "date": 1, "sender_user_name": "somebody"}
@@ -138,12 +140,10 @@ def read(updates: Iterable[JsonObject], account: BotAccount, log: Logger) -> Ite
     """Yield the messages in updates, each with the id of its update; unreadable ones are logged."""
     for raw in updates:
         try:
-            inbound = to_inbound(raw, account)
+            if (inbound := to_inbound(raw, account)) is not None:
+                yield update_id(raw), inbound
         except UnreadableUpdate as error:
             log.warning("telegram.update_skipped", update=update_id(raw), why=str(error))
-        else:
-            if inbound is not None:
-                yield update_id(raw), inbound
 
 
 def to_inbound(raw: JsonObject, account: BotAccount) -> Inbound | None:
@@ -183,7 +183,8 @@ def _from_message(message: Message, account: BotAccount, *, edit: int | None = N
     text, sender = _text(message), _sender(message)
     if text is None or sender is None:
         return None
-    private = message.chat.type == "private"
+    private, said = message.chat.type == "private", message.reply_to_message
+    replied = message.external_reply or said  # also to a message in another chat
     return Inbound(
         address=_address(message.chat, _topic(message), account),
         sender=sender,
@@ -197,10 +198,10 @@ def _from_message(message: Message, account: BotAccount, *, edit: int | None = N
         attachments=attachments_of(message),
         album=message.media_group_id or "",
         quoted=quote_of(message),
-        quoted_id=str(said.message_id) if (said := message.reply_to_message) and not message.external_reply else "",
-        quoted_files=quoted_files(message),
+        quoted_id=str(said.message_id) if said and not message.external_reply else "",
+        quoted_files=attachments_of(replied) if replied else (),
         forwarded=forward_source(message),
-        added=added_to(message, text) if message.forward_origin is None else "",
+        added=added_to(message, text),
     )
 
 

@@ -87,6 +87,8 @@ def words_in(content: Proto) -> Iterator[str]:
                 yield from words_in(each)
             elif isinstance(each, str):
                 yield each
+            elif field.name == "isCanceled" and each:
+                yield "canceled"
             elif field.name in _TIMES:
                 yield _time(each / _TIMES[field.name])
             elif field.name in _THOUSANDTHS:

@@ -159,17 +159,18 @@ def _text(message: e2e.Message) -> str:
 
 def _added(event: MessageEv, said: e2e.Message, context: e2e.ContextInfo, text: str) -> str:
     """Additions to the sender's text: previews, labels of files, advertisements, "view once"."""
-    once = event.IsViewOnce or event.IsViewOnceV2 or event.IsViewOnceV2Extension
-    once = once or any(field.name.startswith("viewOnce") for field, _ in event.Message.ListFields())
     shown = (said.extendedTextMessage, *_files(said).values())
-    marked = once or any(getattr(each, "viewOnce", False) for each in shown)
+    once = event.IsViewOnce or event.IsViewOnceV2 or event.IsViewOnceV2Extension
+    once = once or any(getattr(each, "viewOnce", False) for each in shown)
+    once = once or any(field.name.startswith("viewOnce") for field, _ in event.Message.ListFields())
     words = (word for each in (*shown, context) for word in words_in(each))
-    return "\n".join([*([VIEW_ONCE] if marked else []), *(word for word in words if word not in text)])
+    return "\n".join([*([VIEW_ONCE] if once else []), *(word for word in words if word not in text)])
 
 
 def _quoted(context: e2e.ContextInfo) -> str:
     """The text that a message replies to; for a file without a text its kind."""
-    said = _unwrap(context.quotedMessage)
+    asked = context.questionReplyQuotedMessage.quotedQuestion
+    said = _unwrap(context.quotedMessage if context.HasField("quotedMessage") else asked)
     return _text(said) or next((f"[{name.removesuffix('Message')}]" for name in _files(said)), "")
 
 

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gateway.ingest.encoding import OF_DOS, decode, detected
 from gateway.ingest.output import LOCKED, MAX_ENTRIES, MAX_FILES, MAX_RATIO, MAX_UNPACKED_BYTES, Output, Unreadable
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-_LOCKED, _AES = 0x1, 99
-"""The flag of an entry with a password, and the method of one that is encrypted with AES (APPNOTE 6.3.10)."""
+_LOCKED, _UTF_8, _AES = 0x1, 0x800, 99
+"""Flags of an entry: with a password, a name in UTF-8; the method of one encrypted with AES (APPNOTE 6.3.10)."""
 _OF_SYSTEMS = re.compile(r"(?:^|/)(?:__MACOSX/|\._|(?:\.DS_Store|Thumbs\.db|desktop\.ini)$)")
 """Files that systems add to folders, with nothing of a person's."""
 _HARMLESS = 10 * 1024**2
@@ -25,29 +26,41 @@ _XML = (".xml", ".rels", ".vml")
 def read_zip(source: Path, out: Output) -> str:
     """List the files, then read each as a file of its own; returns the description."""
     with zipfile.ZipFile(source) as archive:
-        entries = archive.infolist()
-    out.add("\n".join(f"{entry.file_size:>14,}  {' '.join(entry.filename.split())}" for entry in entries[:MAX_ENTRIES]))
+        entries, names = archive.infolist(), _names(archive)
+        comments = [decode(comment) for comment in (archive.comment, *(entry.comment for entry in entries)) if comment]
+    lines = [f"{entry.file_size:>14,}  {name}" for entry, name in zip(entries[:MAX_ENTRIES], names, strict=False)]
+    out.add("\n".join([*lines, *(f"[comment: {comment}]" for comment in comments[:MAX_ENTRIES])]))
     unpacked = sum(entry.file_size for entry in entries)
-    names = ", ".join(entry.filename for entry in entries[:20])
-    description = f"archive, {len(entries):,} files, {unpacked:,} bytes unpacked: {names}"
+    description = f"archive, {len(entries):,} files, {unpacked:,} bytes unpacked: {', '.join(names[:20])}"
     if len(entries) > MAX_ENTRIES:
         out.problem = f"only the first {MAX_ENTRIES:,} names were listed"
         return description
     with checked_zip(source, office=False, locked=bool(out.password)) as archive:
         archive.setpassword(out.password.encode())
-        files = [entry for entry in entries if not (entry.is_dir() or _OF_SYSTEMS.search(entry.filename))]
+        both = zip(entries, names, strict=True)
+        files = [(entry, name) for entry, name in both if not (entry.is_dir() or _OF_SYSTEMS.search(name))]
         out.leave_out(f"file after the first {MAX_FILES}", len(files[MAX_FILES:]))
-        for entry in files[:MAX_FILES]:
+        for entry, name in files[:MAX_FILES]:
             try:
                 content = archive.read(entry)
             except (RuntimeError, zipfile.BadZipFile, zlib.error, EOFError) as exc:
                 # One wrong password in 256 is noticed by the bytes that it gives only.
                 if out.password and not isinstance(exc, NotImplementedError):
                     raise out.locked() from None
-                out.leave_out(f"damaged or unusually packed file ({entry.filename}; send it by itself)")
+                out.leave_out(f"damaged or unusually packed file ({name}; send it by itself)")
             else:
-                out.add_file(entry.filename, content)
+                out.add_file(name, content)
     return description
+
+
+def _names(archive: zipfile.ZipFile) -> list[str]:
+    """The names of the files; without the flag of UTF-8, they are in an encoding of the system that packed them."""
+    names = [" ".join(entry.filename.split()) for entry in archive.infolist()]
+    if not any(entry.flag_bits & _UTF_8 for entry in archive.infolist()):
+        found = detected("\n".join(names).encode("cp437", "replace"), OF_DOS)
+        read = found.text.split("\n") if found else []
+        return read if len(read) == len(names) else names
+    return names
 
 
 @contextmanager

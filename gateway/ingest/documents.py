@@ -60,15 +60,12 @@ def read_pptx(source: Path, out: Output) -> str:
         for slide in slides:
             notes = slide.notes_slide.notes_text_frame if slide.has_notes_slide else None
             said = f"Notes: {notes.text}" if notes is not None and notes.text.strip() else ""
-            out.add("\n\n".join(filter(None, (_slide(xml_part(archive, slide.part.partname[1:])), said))))
+            root = xml_part(archive, slide.part.partname[1:])
+            for equation in root.iter("{*}oMath"):
+                equation.text, equation[:] = _equation(equation), []
+            out.add("\n\n".join(filter(None, (_as_page(root[0], _SLIDE), said))))
         add_parts(archive, out)
     return f"slides, {len(slides)}: {out.first_line()}"
-
-
-def _slide(slide: "_Element") -> str:
-    for equation in slide.iter("{*}oMath"):
-        equation.text, equation[:] = _equation(equation), []
-    return _as_page(slide[0], _SLIDE)
 
 
 def read_odf(source: Path, out: Output) -> str:
@@ -226,7 +223,7 @@ def _comments(root: "_Element") -> str:
 
 def _comment(comment: "_Element") -> str:
     author, place = _attribute(comment, "author"), _attribute(comment, "ref")
-    text = _line(comment) or " ".join("".join(comment.itertext()).split())
+    text = " ".join((_words(comment) or _line(comment) or "".join(comment.itertext())).split())
     return f"[comment{f' by {author}' if author else ''}{f' on {place}' if place else ''}: {text}]"
 
 

@@ -3,16 +3,9 @@
 import codecs
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 _WIDE = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b") | {127})
 _NULS = re.compile(rb"\0+")
@@ -23,14 +16,26 @@ _MIN_CERTAIN = 40
 _MIN_DETECTED = 3
 _DETECTED = (
     *("cp1252", "cp1251", "koi8_r", "cp1250", "cp1253", "cp1254", "cp1255", "cp1256", "cp866", "cp874", "mac_roman"),
-    *("mac_cyrillic", "cp437", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
+    *("mac_cyrillic", "cp437", "cp852", "koi8_u", "iso8859_2", "iso8859_5", "cp932", "euc_jp", "gb18030", "big5"),
+    "cp949",
 )
+OF_DOS = ("cp437", "cp850", "cp852", "cp866", "cp932", "gb18030", "big5", "cp949")
+"""The encodings in which Windows packs names of files."""
 
 _COMMON = (
     *("äöüß", "éèàçêôîùâœ", "ñóíáúéü", "ãõáéíóúçâê", "åäöøæé", "ışğçöü", "ąęłóśżźćń", "ěščřžýáíéůúťďň", "őűáéíóúöü"),
     *("şţăâî", "оеаинтсрвлкмдпуія", "αοιετσνηυρπκμλάέήίόύώς", "יוהלאתברמשנ", "ابتدرسعفقكلمنهوية", "อนารกเงมยลวดทส่้ัิี"),
 )
 """The letters beyond ASCII that make up most of a text in a language; ideographs are compared by their script."""
+
+
+_WITHIN_WORDS = re.compile(r"(?<=[^\W\d_])[^\w\x00-\x7f’\u3000-\uffff](?=[^\W\d_])")
+"""Signs within words, which count as rare letters."""
+
+
+LABELS = {"iso-8859-1": "cp1252", "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932"}
+LABELS |= {"euc-kr": "cp949", "ks_c_5601-1987": "cp949", "big5": "big5hkscs", "iso-8859-9": "cp1254"}
+"""The encodings that pages and letters mean by a name (WHATWG, Encoding, 4.2); they have more characters."""
 
 
 class Decoded(NamedTuple):
@@ -45,10 +50,10 @@ def decode(raw: bytes) -> str | None:
     return found.text if (found := detected(raw)) else None
 
 
-def detected(raw: bytes) -> Decoded | None:
-    """The text and what is doubtful of it; None if the bytes aren't text."""
-    for mark, encoding in _MARKS:
-        if raw.startswith(mark):
+def detected(raw: bytes, among: Sequence[str] = _DETECTED) -> Decoded | None:
+    """The text and what is doubtful of it; None if the bytes aren't text. `among` begins with the usual encoding."""
+    for encoding in ("utf-8", *_WIDE):
+        if raw.startswith(mark := "\ufeff".encode(encoding)):
             return Decoded(_decoded(raw[len(mark) :], encoding))
     if b"\0" in raw[:_SAMPLE] and (encoding := next(_wide(raw[:_SAMPLE]), "")):
         return Decoded(_decoded(raw, encoding))
@@ -65,7 +70,7 @@ def detected(raw: bytes) -> Decoded | None:
         return Decoded(_decoded(raw, "iso2022_jp"))
     if bad * 2 <= sum(map(str.isalpha, filter(_beyond_ascii, text))):
         return Decoded(text)
-    encoding, certain = _best(sample)
+    encoding, certain = _best(sample, among)
     return Decoded(_decoded(raw, encoding), "" if certain else encoding)
 
 
@@ -79,25 +84,29 @@ def _beyond_ascii(character: str) -> bool:
 
 def _wide(sample: bytes) -> Iterator[str]:
     """The encodings of two or four bytes in which the sample is text with the usual spaces and line ends."""
+    rest = sample.translate(None, b"\0")
+    ascii_only = rest.isascii() and not any(byte in _CONTROLS for byte in rest)
     for encoding in _WIDE:
         text = _decoded(sample, encoding).strip("\0\ufeff")
         odd = sum(not (each.isprintable() or each.isspace()) or each == "\ufffd" for each in text)
         plain = sum(each < "\x80" for each in text)
-        if len(text) > 1 and odd * 50 <= len(text) and plain * 50 >= len(text) and plain:
+        if len(text) > 1 and odd * 50 <= len(text) and plain * 50 >= len(text) * (50 if ascii_only else 1) and plain:
             yield encoding
 
 
-def _best(sample: bytes) -> tuple[str, bool]:
+def _best(sample: bytes, among: Sequence[str]) -> tuple[str, bool]:
     """The encoding in which the sample reads best, and whether that is certain."""
     from charset_normalizer import from_bytes
 
-    sample = _distinctive(sample)
-    found = from_bytes(sample, cp_isolation=list(_DETECTED), threshold=0.6, preemptive_behaviour=False)
-    best = min(found, key=lambda each: (round(each.chaos, 1), *_oddness(str(each), each.encoding)), default=None)
+    # Lines of plain ASCII say nothing.
+    sample = b"\n".join(line for line in sample.splitlines() if not line.isascii()) or sample
+    found = from_bytes(sample, cp_isolation=list(among), threshold=0.6, preemptive_behaviour=False)
+    ranks = ((round(each.chaos, 1), *_oddness(str(each), each.encoding), among.index(each.encoding)) for each in found)
+    best = min(ranks, default=None)
     beyond = sum(byte > 127 for byte in sample)
     if best is None or beyond < _MIN_DETECTED:
-        return "cp1252", False
-    return best.encoding, beyond >= _MIN_CERTAIN
+        return among[0], False
+    return among[best[-1]], beyond >= _MIN_CERTAIN
 
 
 def _oddness(text: str, encoding: str) -> tuple[int, float]:
@@ -108,11 +117,7 @@ def _oddness(text: str, encoding: str) -> tuple[int, float]:
     kana = names & {"HIRAGANA", "KATAKANA"}
     # Korean is written in Hangul, Japanese hardly without Kana.
     unlikely = "CJK" in names and (encoding == "cp949" or (encoding in {"cp932", "euc_jp"} and not kana))
+    within = len(_WITHIN_WORDS.findall(text))
     usual = max(sum(map(letters.__contains__, beyond)) for letters in _COMMON)
     asian = sum(each > "\u3000" for each in beyond)
-    return len(names - kana - {"LATIN"}) + unlikely + shouted, 1 - (usual + asian) / max(1, len(beyond))
-
-
-def _distinctive(sample: bytes) -> bytes:
-    """The lines that aren't plain ASCII, which says nothing."""
-    return b"\n".join(line for line in sample.splitlines() if not line.isascii()) or sample
+    return len(names - kana - {"LATIN"}) + unlikely + shouted, 1 - (usual + asian) / max(1, len(beyond) + within)

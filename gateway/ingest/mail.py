@@ -10,9 +10,9 @@ from email.parser import BytesParser
 from itertools import chain, islice
 from pathlib import Path
 
-from gateway.ingest.encoding import decode
+from gateway.ingest.encoding import LABELS, decode
 from gateway.ingest.output import MAX_FILES, Output
-from gateway.ingest.text import decode_html, html_text, parsed_html, start_of
+from gateway.ingest.text import decode_html, html_text, page_text, parsed_html, start_of
 
 _SECURED = {
     "application/pkcs7-mime": "encrypted or signed body (S/MIME)",
@@ -36,7 +36,7 @@ def read_mail(source: Path, out: Output) -> str:
     parts = list(_leaves(message, out))
     body = _body(message)
     files = [part for part in parts if part is not body and not _is_shown(part)]
-    texts = [_content(part) for part in parts if part is body or _is_shown(part)]
+    texts = [_content(part, out) for part in parts if part is body or _is_shown(part)]
     lines = [f"{name}: {_header(message, name)}" for name in _HEADERS if message[name]]
     if files:
         lines.append(f"Attached: {', '.join(map(_file_name, files))}")
@@ -59,7 +59,7 @@ def _leaves(message: EmailMessage, out: Output) -> Iterator[EmailMessage]:
         best = _body(message)
         leaves = chain.from_iterable(_leaves(part, out) for part in _parts(message))
         yield from (each for each in leaves if each is best or not _is_other_text(each))
-    elif message.is_multipart() and kind != "message/rfc822":
+    elif message.is_multipart() and message.get_content_maintype() == "multipart":
         yield from chain.from_iterable(_leaves(part, out) for part in _parts(message))
     elif kind not in _SIGNATURES:
         yield message
@@ -88,13 +88,14 @@ def _is_shown(part: EmailMessage) -> bool:
     return shown and not part.is_attachment() and not part.get_filename()
 
 
-def _content(part: MIMEPart) -> str:
+def _content(part: MIMEPart, out: Output | None = None) -> str:
     raw = _bytes(part)
     charset = part.get_content_charset("")
     if part.get_content_type() == "text/html":
-        return html_text(parsed_html(decode_html(raw, charset)))
+        root = parsed_html(decode_html(raw, charset))
+        return page_text(root, out) if out else html_text(root)
     try:
-        return raw.decode(charset or "utf-8")
+        return raw.decode("utf-8" if charset in {"", "us-ascii"} else LABELS.get(charset, charset))
     except (LookupError, UnicodeError):
         return decode(raw) or ""
 

@@ -102,7 +102,7 @@ _EXTRACTED = TypeAdapter(ExtractedFile)
 
 LONG_SIDE = 1568
 """Pixels; vision models gain nothing from more."""
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_CONTROL = re.compile(r"\x1b\[[\d;?]*[@-~]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _LINE_END = re.compile(r"\r\n|[\r\v\f\x1c-\x1e]")
 _TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 _MARK = re.compile(r"^--- (?:page|file)\b", re.MULTILINE)

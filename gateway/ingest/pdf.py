@@ -2,10 +2,10 @@
 
 import ctypes
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from gateway.ingest.ocr import SCAN_SIDE, recognised
 from gateway.ingest.output import LONG_SIDE, MAX_FILES, MAX_PAGES, OCR_PAGES, Output, Unreadable
@@ -70,9 +70,8 @@ class _Pages:
         if self.left:
             return f"{self.left} scanned pages after the first {self.recognised} were not recognised"
         plural = "s" * (self.doubtful != 1)
-        return f"the text of {self.doubtful} page{plural} may be wrong; what the page shows stands below it" * bool(
-            self.doubtful
-        )
+        doubt = f"the text of {self.doubtful} page{plural} may be wrong; what the page shows stands below it"
+        return doubt if self.doubtful else ""
 
     def read(self, page: "PdfPage") -> None:
         textpage = page.get_textpage()
@@ -155,11 +154,8 @@ _MAX_BYTES = 64 * 1024
 _LABEL_POINTS = 200
 
 _Handle: TypeAlias = object
-
-
-class _Getter(Protocol):
-    def __call__(self, *arguments: object) -> int:
-        """Fill the buffer, the last argument but one, with UTF-16; returns the bytes needed."""
+_Getter: TypeAlias = Callable[..., int]
+"""Fills the buffer, the last argument but one, with UTF-16; returns the bytes needed."""
 
 
 def annotations(page: "PdfPage") -> Iterator[str]:

@@ -74,8 +74,15 @@ _REFUSED = {
     "application/vnd.ms-powerpoint": "slides older than 2007 (.ppt) aren't supported; save them as .pptx or PDF",
     "application/x-ole-storage": "this old kind of file isn't supported; save it as .docx, .xlsx, .pptx or PDF",
     "archive": "this kind of archive isn't supported; send it as .zip",
+    "audio/midi": "it holds notes for instruments, not sound; say in words what is in it",
     "audio": "transcribing it needs a transcription model",
     "video": "transcribing it needs a transcription model",
+}
+"""By MIME type, else by kind."""
+_DAMAGED = {
+    XLSB: "this binary workbook is damaged, or uses what isn't supported; save it as .xlsx",
+    "image": "the picture is damaged or cut off; send it again, or a screenshot of it",
+    "archive": "the archive is damaged or cut off; pack it anew, or send the files",
 }
 """By MIME type, else by kind."""
 
@@ -111,7 +118,7 @@ def _read(type: FileType, path: Path, out: Output) -> str:
     reader = _READERS.get(type.mime) or _READERS.get(type.kind)
     if reader is None:
         raise Unreadable(_REFUSED.get(type.kind, "this kind of file isn't supported; send it as PDF or text"))
-    with _damage_named():
+    with _damage_named(type):
         return reader(path, out)
 
 
@@ -122,7 +129,7 @@ def _unlocked(type: FileType, path: Path, name: str, out: Output) -> tuple[FileT
     import msoffcrypto
     from msoffcrypto.exceptions import FileFormatError, InvalidKeyError
 
-    with path.open("rb") as file, _damage_named():
+    with path.open("rb") as file, _damage_named(type):
         document = None
         with suppress(Exception):  # a file that it can't parse may still be read
             document = msoffcrypto.OfficeFile(file)
@@ -140,14 +147,15 @@ def _unlocked(type: FileType, path: Path, name: str, out: Output) -> tuple[FileT
 
 
 @contextmanager
-def _damage_named() -> Iterator[None]:
+def _damage_named(type: FileType) -> Iterator[None]:
     """Raise `Unreadable` for all that libraries raise on hostile bytes."""
     try:
         yield
     except (Unreadable, MemoryError):
         raise
     except Exception as exc:
-        raise Unreadable("the file is damaged, or not what it seems to be; save it anew, or as PDF or text") from exc
+        general = "the file is damaged, or not what it seems to be; save it anew, or as PDF or text"
+        raise Unreadable(_DAMAGED.get(type.mime) or _DAMAGED.get(type.kind, general)) from exc
 
 
 def _read_part(path: Path, name: str, out: Output) -> None:

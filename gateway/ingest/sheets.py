@@ -1,7 +1,6 @@
 """Spreadsheets: Excel's of today, binary ones, and those of Excel 97 to 2003."""
 
 import re
-import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, time
@@ -37,7 +36,8 @@ def read_xlsx(source: Path, out: Output) -> str:
     """
     with checked_zip(source, office=True) as archive:
         sheets: dict[str, list[str]] = {}
-        has_formulas = _has_formulas(archive)
+        parts = (archive.read(name) for name in archive.NameToInfo if name.startswith("xl/worksheets/"))
+        has_formulas = any(b"<f>" in part or b"<f " in part for part in parts)
         # Unusual styles and the Strict variant are too much for the library that streams.
         with suppress(Exception):
             sheets = dict(_streamed(source, has_formulas))
@@ -86,11 +86,6 @@ def _added(sheets: dict[str, list[str]], out: Output) -> str:
         told.append(f"{title} ({len(lines):,} rows)")
         out.add("\n".join([f"## {title}", *lines]))
     return f"spreadsheet: {', '.join(told)}"
-
-
-def _has_formulas(archive: zipfile.ZipFile) -> bool:
-    sheets = (name for name in archive.NameToInfo if name.startswith("xl/worksheets/"))
-    return any(b"<f>" in (part := archive.read(name)) or b"<f " in part for name in sheets)
 
 
 def _streamed(source: Path, formulas: bool) -> Iterator[tuple[str, list[str]]]:

@@ -159,7 +159,7 @@ def _text(text: str, extension: str) -> FileType:
         return FileType("page", "image/svg+xml")
     if re.match(r"from \S+ .*\d{4}.*\n[\w-]+:", start):
         return _NAMED["mbox"]
-    if extension in _NAMED:
+    if extension in _NAMED and (extension != "ipynb" or '"worksheets"' not in text):  # of old versions
         return _NAMED[extension]
     if _CODE.fullmatch(extension) or start.startswith("#!"):
         return FileType("code", f"text/x-{extension or 'script'}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from gateway.ingest.archive import checked_zip, xml_part
-from gateway.ingest.encoding import Decoded, decode, detected
+from gateway.ingest.encoding import LABELS, Decoded, decode, detected
 from gateway.ingest.output import MAX_ENTRIES, MAX_SOURCE_BYTES, Output
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _BASE64 = re.compile(
     r"data:[\w/+.-]+;base64,[A-Za-z0-9+/=]{200,}|[A-Za-z0-9+/]{1000,}={0,2}"
-    r"|(?:(?:[A-Za-z0-9+/]{76}|[A-Za-z0-9+/]{64})\r?\n){16,}[A-Za-z0-9+/]*={0,2}"
+    r"|(?:[ \t]?[A-Za-z0-9+/]{60,76}\r?\n){16,}[ \t]?[A-Za-z0-9+/]*={0,2}"
 )
 
 
@@ -67,25 +67,33 @@ _LINES = re.compile(
 _PARAGRAPHS = re.compile("p|pre|ul|ol|table")
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _SPACE = re.compile(r"\s+")
-_ADDRESS = re.compile(r"(?:https?://|mailto:)\S{3,500}")
+_ADDRESS, _SCHEME = re.compile(r"(?:https?://|mailto:|tel:)\S{3,500}"), re.compile("mailto:|tel:")
 """An address that is shown behind its words; longer ones only track who opens them."""
 _CHARSET = re.compile(rb"""(?:charset|<\?xml[^>]*encoding)\s*=\s*["']?([\w-]+)""", re.IGNORECASE)
 
 # Characters that stand for breaks while a text is assembled; others protect the breaks of preformatted text.
-_LINE, _PARAGRAPH, _BULLET = "\r", "\f", "\v"
+_LINE, _PARAGRAPH, _AROUND_MARK = "\r", "\f", "\v"
 _PROTECT = str.maketrans({"\n": "\x1e", " ": "\x1f", "\r": ""})
 _RESTORE = str.maketrans({"\x1e": "\n", "\x1f": " "})
-_AFTER_BULLET = re.compile(r"\v[ \n\r\f]*")
+_MARK = re.compile(r"\v([^\v]+)\v[ \n\r\f]*")
+"""The mark of an item of a list: a dash or its number."""
+_WHOLE = re.compile("[0-9]{1,6}")
 _BREAKS = re.compile(r"[ \n\r\f]*[\n\r\f][ \n\r\f]*")
 
 
 def read_page(source: Path, out: Output) -> str:
     """Read a saved web page; returns the description."""
     root = parsed_html(decode_html(start_of(source, out)))
-    out.leave_out("picture", sum(each.get("src", "").startswith("data:") for each in root.iter("img")))
     title = _SPACE.sub(" ", root.findtext(".//title") or "").strip()
-    out.add(html_text(root))
+    out.add(page_text(root, out))
     return f"web page: {title or out.first_line()}"
+
+
+def page_text(root: "_Element", out: Output) -> str:
+    """The text of a page; files that stand in it are counted as left out."""
+    for each in root.xpath("//*[starts-with(@src, 'data:')]"):
+        out.leave_out("picture" if each.tag == "img" else f"file inside of the page ({each.tag})")
+    return html_text(root)
 
 
 def read_svg(source: Path, out: Output) -> str:
@@ -97,12 +105,12 @@ def read_svg(source: Path, out: Output) -> str:
 
 def read_notebook(source: Path, out: Output) -> str:
     """Read the cells of a Jupyter notebook with the text of their outputs (nbformat 4); returns the description."""
-    notebook = json.loads(decode(start_of(source, out)) or "")
-    for cell in notebook["cells"]:
-        kind, text = cell.get("cell_type"), "".join(cell.get("source", ()))
-        out.leave_out("picture", len(cell.get("attachments", ())))
-        out.add("\n".join([f"```\n{text}\n```" if kind == "code" else text, *_outputs(cell.get("outputs", ()), out)]))
-    return f"notebook, {len(notebook['cells'])} cells: {out.first_line()}"
+    cells = json.loads(decode(start_of(source, out)) or "")["cells"]
+    for cell in cells:
+        kind, text = cell.get("cell_type"), without_base64("".join(cell.get("source") or ()), out)
+        out.leave_out("picture", len(cell.get("attachments") or ()))
+        out.add("\n".join([f"```\n{text}\n```" if kind == "code" else text, *_outputs(cell.get("outputs") or (), out)]))
+    return f"notebook, {len(cells)} cells: {out.first_line()}"
 
 
 def _outputs(outputs: Iterable[Mapping[str, Any]], out: Output) -> Iterator[str]:
@@ -145,7 +153,7 @@ def decode_html(raw: bytes, charset: str = "") -> str:
     inside = _CHARSET.search(raw[:2048])
     for claimed in filter(None, (charset, inside[1].decode("ascii", "replace") if inside else "")):
         with suppress(LookupError, UnicodeError):
-            return raw.decode(claimed, "replace")
+            return raw.decode(LABELS.get(claimed.lower(), claimed), "replace")
     return decode(raw) or raw.decode("utf-8", "replace")
 
 
@@ -163,7 +171,7 @@ def html_text(root: "_Element") -> str:
     parts: list[str] = []
     _walk(root, parts, in_line=False, preformatted=False)
     text = re.sub(" {2,}", " ", "".join(parts))
-    text = _BREAKS.sub(_break, _AFTER_BULLET.sub("\r- ", text))
+    text = _BREAKS.sub(_break, _MARK.sub(r"\r\1 ", text))
     return text.translate(_RESTORE).strip()
 
 
@@ -179,11 +187,18 @@ def _walk(element: "_Element", parts: list[str], *, in_line: bool, preformatted:
         parts.append(" | ")
     in_line = in_line or tag in {"td", "th"} or tag in _HEADINGS
     preformatted = preformatted or tag == "pre"
+    if tag == "ol":
+        _number(element)
+    if tag == "li":
+        mark = element.get("number", "-")
+        parts.append(f"{mark} " if in_line else f"{_AROUND_MARK}{mark}{_AROUND_MARK}")
+    if page := element.get("srcdoc"):
+        element.append(parsed_html(page))
     if tag == "input" and element.get("type") in {"checkbox", "radio"}:
         parts.append("[ ] " if element.get("checked") is None else "[x] ")
     elif tag == "input" and element.get("type") not in {"hidden", "password"}:
         parts.append(f" {element.get('value', '')} ")
-    if tag == "img" and (description := (element.get("alt") or "").strip()):
+    if tag == "img" and (description := (element.get("alt") or element.get("title") or "").strip()):
         parts.append(f" [picture: {_SPACE.sub(' ', description)}] ")
     begin = len(parts)
     parts.append(_text(element.text, preformatted))
@@ -191,7 +206,7 @@ def _walk(element: "_Element", parts: list[str], *, in_line: bool, preformatted:
         _walk(child, parts, in_line=in_line, preformatted=preformatted)
         parts.append(_text(child.tail, preformatted))
     if tag == "a" and _ADDRESS.fullmatch(address := element.get("href", "").strip()):
-        parts.append(f" ({address})" if address.removeprefix("mailto:") not in "".join(parts[begin:]) else "")
+        parts.append(f" ({address})" if _SCHEME.sub("", address) not in "".join(parts[begin:]) else "")
     parts.append(after)
 
 
@@ -203,7 +218,16 @@ def _breaks_around(tag: str) -> tuple[str, str]:
         return _LINE, _PARAGRAPH
     if _LINES.fullmatch(tag):
         return _LINE, _LINE
-    return {"li": (_BULLET, _LINE), "br": ("\n", "")}.get(tag, ("", ""))
+    return {"li": ("", _LINE), "br": ("\n", "")}.get(tag, ("", ""))
+
+
+def _number(ordered: "_Element") -> None:
+    """Number the items of a list; one with a number of its own sets the count."""
+    number, *_ = _WHOLE.findall(ordered.get("start", "")) or ["1"]
+    for item in ordered.iterchildren("li"):
+        number, *_ = _WHOLE.findall(item.get("value", "")) or [number]
+        item.set("number", f"{number}.")
+        number = str(int(number) + 1)
 
 
 def _text(text: str | None, preformatted: bool) -> str:

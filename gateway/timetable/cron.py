@@ -18,7 +18,7 @@ When the clock changes, every slot of the wall clock occurs exactly once:
 
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache, partial
@@ -46,12 +46,10 @@ class _Field:
 
     def check(self, text: str) -> None:
         parts = text.split(",")
-        special = [self._special(part) for part in parts]
-        if any(special):
-            if not all(special) and self is not _FIELDS[2]:
-                raise ValueError(f'{self.name} "{one_line(text, _MAX_SHOWN)}": # and L stand alone, or with their like')
-            parts = [part for part, each in zip(parts, special, strict=True) if not each]
-        for part in parts:
+        plain = [part for part in parts if not self._special(part)]
+        if 0 < len(plain) < len(parts) and self is not _FIELDS[2]:
+            raise ValueError(f'{self.name} "{one_line(text, _MAX_SHOWN)}": # and L stand alone, or with their like')
+        for part in plain:
             match = _FIELD_PART.fullmatch(part)
             if match is None:
                 raise ValueError(f'{self.name} "{one_line(part, _MAX_SHOWN)}" is not understood: {self._known()}')
@@ -163,7 +161,7 @@ class Days:
     def nearest(self, day: date, step: timedelta) -> date | None:
         """The first matching day from this one on, looking a day ahead or back at each `step`."""
         found = self._of_any_week(day, step)
-        while found and not self._in_week(found):
+        while found and ((found - _FIRST_MONDAY).days // 7 - self._after) % self._every:
             found = self._of_any_week(found + step, step)
         return found
 
@@ -172,9 +170,6 @@ class Days:
         while found := self.nearest(day, step):
             yield found
             day = found + step
-
-    def _in_week(self, day: date) -> bool:
-        return ((day - _FIRST_MONDAY).days // 7 - self._after) % self._every == 0
 
     def _of_any_week(self, day: date, step: timedelta) -> date | None:
         if self._all:
@@ -194,15 +189,20 @@ class Days:
 
 def times_of_day(fields: str) -> list[time]:
     """The times of day of checked fields, in order."""
+    minute, hour, *_ = fields.split()
+    return [time(each, at) for each in numbers(hour, 1) for at in numbers(minute, 0)]
+
+
+_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
+
+
+def numbers(field: str, place: int) -> list[int]:
+    """The numbers that a valid field stands for, sorted; `place` is its own among the five, from 0."""
     from croniter import croniter
 
-    minute, hour, *_ = fields.split()
-    (minutes, hours, *_), _ = croniter.expand(f"{minute} {hour} * * *")
-    return [time(hour, minute) for hour in _numbers(hours, 24) for minute in _numbers(minutes, 60)]
-
-
-def _numbers(expanded: Sequence[int | str], all_of_them: int) -> Sequence[int]:
-    return range(all_of_them) if expanded == ["*"] else [int(each) for each in expanded]
+    found = croniter.expand(" ".join(["*"] * place + [field] + ["*"] * (4 - place)))[0][place]
+    low, high = _RANGES[place]
+    return list(range(low, high + 1)) if found == ["*"] else list(map(int, found))
 
 
 def shortest_gap(fields: str) -> timedelta:
@@ -240,10 +240,8 @@ class Cron:
 
     def between(self, since: datetime, until: datetime) -> Iterator[datetime]:
         """Yield every slot after `since`, up to and including `until`."""
-        slot = self.after(since)
-        while slot is not None and slot <= until:
-            yield slot
-            slot = self.after(slot)
+        while (slot := self.after(since)) and slot <= until:
+            yield (since := slot)
 
     def _nearby(self, moment: datetime, step: timedelta) -> list[int]:
         """The slots of four matching days, from the day behind: a clock change moves a slot by up to a day."""
@@ -260,12 +258,9 @@ class Cron:
             return [start + (at.hour * 60 + at.minute) * 60 for at in self._times]
         walls = [datetime.combine(day, at, self._zone) for at in self._times]
         if self._every_hour:
-            walls = [wall for each in walls for wall in (each, each.replace(fold=1)) if _exists(wall)]
+            twice = (wall for each in walls for wall in (each, each.replace(fold=1)))
+            walls = [wall for wall in twice if wall.astimezone(UTC).astimezone(wall.tzinfo) == wall]  # those that exist
         return sorted({_second(wall) for wall in walls})
-
-
-def _exists(wall: datetime) -> bool:
-    return wall.astimezone(UTC).astimezone(wall.tzinfo) == wall
 
 
 def _second(moment: datetime) -> int:

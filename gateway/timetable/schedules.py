@@ -30,6 +30,7 @@ from gateway.timetable.cron import Cron
 from gateway.timetable.wording import local, moment
 
 Kind: TypeAlias = Literal["once", "recurring"] | None
+_KINDS = {"once": Once, "recurring": Recurring}
 
 LONGEST_NAME = 80
 MAX_PROMPT = 4_000
@@ -113,7 +114,7 @@ def amend(
     kind, run_at, cron_expr = changes.get("schedule_type"), changes.get("run_at"), changes.get("cron_expr")
     if run_at and is_delay(run_at):
         run_at = _delayed(run_at, min(asked_at or now, now))
-    stays = not run_at and not cron_expr and kind in {None, _kind(definition.when)}
+    stays = not run_at and not cron_expr and (kind is None or isinstance(definition.when, _KINDS[kind]))
     new_zone = changes.get("timezone") or (None if stays else definition.zone if definition.when else zone)
     zone_name = _zone(new_zone) if new_zone else definition.zone
     misfire, history = changes.get("misfire"), changes.get("include_session_history")
@@ -125,18 +126,6 @@ def amend(
         misfire=_misfire(misfire) if misfire else definition.misfire,
         include_session_history=definition.include_session_history if history is None else history,
     )
-
-
-def _kind(when: When) -> Kind:
-    match when:
-        case Once():
-            return "once"
-        case Recurring():
-            return "recurring"
-        case None:
-            return None
-        case unreachable:
-            assert_never(unreachable)
 
 
 def _when(kind: Kind, run_at: str | None, cron_expr: str | None, zone: str, now: datetime) -> When:
@@ -226,7 +215,7 @@ GRACE = timedelta(seconds=60)
 """A slot late by no more than this counts as on time."""
 MAX_CATCH_UP = 100
 """The most slots that `catch_up` runs, newest first; older ones are missed."""
-_SECOND = timedelta(seconds=1)
+_SECOND, _LAST = timedelta(seconds=1), datetime.max.replace(tzinfo=UTC)
 
 
 def next_slot(definition: ScheduleDefinition, after: datetime) -> datetime | None:
@@ -234,26 +223,20 @@ def next_slot(definition: ScheduleDefinition, after: datetime) -> datetime | Non
 
     A single time in the past by no more than the grace period still counts.
     """
-    match definition.when:
-        case None:
-            return None
-        case Once(at):
-            return at if at >= after - GRACE else None
-        case Recurring(fields):
-            return _cached_cron(fields, definition.zone).after(after)
-        case unreachable:
-            assert_never(unreachable)
+    return next(iter(next_slots(definition, after, 1)), None)
 
 
 def next_slots(definition: ScheduleDefinition, after: datetime, most: int) -> list[datetime]:
     """The first slots of a schedule as `next_slot` finds them, at most `most`."""
-    first = next_slot(definition, after)
-    if first is None or not isinstance(definition.when, Recurring):
-        return [first] if first else []
-    found, cron = [first], _cached_cron(definition.when.cron, definition.zone)
-    while len(found) < most and (slot := cron.after(found[-1])):
-        found.append(slot)
-    return found
+    match definition.when:
+        case None:
+            return []
+        case Once(at):
+            return [at] if at >= after - GRACE else []
+        case Recurring(fields):
+            return list(islice(_cached_cron(fields, definition.zone).between(after, _LAST), most))
+        case unreachable:
+            assert_never(unreachable)
 
 
 def plan(definition: ScheduleDefinition, due: datetime, now: datetime) -> SlotPlan:

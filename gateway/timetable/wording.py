@@ -10,14 +10,13 @@ from typing import assert_never
 from gateway.domain.time import is_zone
 from gateway.domain.time import zone as named
 from gateway.domain.work.schedules import UTC_ZONE, Once, Recurring, ScheduleDefinition
-from gateway.timetable.cron import check_fields
+from gateway.timetable.cron import check_fields, numbers
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _PLACES = ("", "first", "second", "third", "fourth", "fifth")
 _EVERY = ("*", "*/1")
 _MAX_TIMES = 4
-_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 
 
 def in_words(definition: ScheduleDefinition) -> str:
@@ -67,7 +66,7 @@ def cron_notes(fields: str) -> list[str]:
         notes.append(
             f"The days begin anew each month: {_of_month(day)}. Every second Monday is 1%2 as the day of week."
         )
-    elif not day.startswith("*") and "L" not in day and min(_numbers(day, 2)) > 28 and weekday == "*":
+    elif not day.startswith("*") and "L" not in day and min(numbers(day, 2)) > 28 and weekday == "*":
         notes.append("Months without such a day are left out; L as the day of month is the last day of each.")
     if "%" in weekday:
         days, _, weeks = weekday.partition("%")
@@ -76,12 +75,12 @@ def cron_notes(fields: str) -> list[str]:
         notes.append(f"If it should run a week later than shown, write {days}%{every}{f'+{other}' if other else ''}.")
     for place, (name, field, cycle) in enumerate((("hour", minute, 60), ("day", hour, 24))):
         if field.startswith("*/") and not _even_step(field, cycle):
-            notes.append(f"The steps begin anew each {name}: {_listed(list(map(str, _numbers(field, place))))}.")
+            notes.append(f"The steps begin anew each {name}: {_listed(list(map(str, numbers(field, place))))}.")
     return notes
 
 
 def _at(minute: str, hour: str) -> str:
-    minutes, hours = _numbers(minute, 0), _numbers(hour, 1)
+    minutes, hours = numbers(minute, 0), numbers(hour, 1)
     if len(minutes) * len(hours) <= _MAX_TIMES:
         return f"at {_listed([f'{h:02}:{m:02}' for h in hours for m in minutes])}"
     if pace := _pace(minute, hour):
@@ -98,14 +97,14 @@ def _days(day: str, month: str, weekday: str) -> str:
     both = " and also " if not day.startswith("*") and not weekday.startswith("*") else ", but only "
     parts = [_of_month(day)] if day != "*" else []
     parts += [_of_week(weekday)] if weekday != "*" else []
-    names = [_MONTHS[number - 1] for number in _numbers(month, 3)]
+    names = [_MONTHS[number - 1] for number in numbers(month, 3)]
     return f"{both.join(parts) or 'every day'}{f' in {_listed(names)}' if month != '*' else ''}"
 
 
 def _of_month(day: str) -> str:
     last = ["last"] if "L" in day.split(",") else []
-    numbers = [part for part in day.split(",") if part != "L"]
-    days = [*_ranges(_numbers(",".join(numbers), 2), _ordinal), *last] if numbers else last
+    dated = [part for part in day.split(",") if part != "L"]
+    days = [*_ranges(numbers(",".join(dated), 2), _ordinal), *last] if dated else last
     return f"on the {_listed(days)} day of the month" if last == days else f"on the {_listed(days)} of the month"
 
 
@@ -115,7 +114,7 @@ def _of_week(field: str) -> str:
     days, _, weeks = field.partition("%")
     if "#" in days or "L" in days:
         return f"on the {_listed([_placed(part) for part in days.split(',')])} of the month"
-    names = [_DAYS[(number - 1) % 7] for number in sorted({number or 7 for number in _numbers(days, 4)})]
+    names = [_DAYS[(number - 1) % 7] for number in sorted({number or 7 for number in numbers(days, 4)})]
     every, _, _ = weeks.partition("+")
     if every in {"", "1", "2"}:
         return f"every {'second ' if every == '2' else ''}{_listed(names)}"
@@ -125,16 +124,7 @@ def _of_week(field: str) -> str:
 def _placed(part: str) -> str:
     """A weekday by its place in the month: `1#1` or `L5`."""
     name, _, place = part.partition("#")
-    return f"{_PLACES[int(place)] if place else 'last'} {_DAYS[_numbers(name.removeprefix('L'), 4)[0] - 1]}"
-
-
-def _numbers(field: str, place: int) -> list[int]:
-    """The numbers that a valid field stands for, sorted; `place` is its own among the five, from 0."""
-    from croniter import croniter  # deferred: importing it takes 40 ms
-
-    found = croniter.expand(" ".join(["*"] * place + [field] + ["*"] * (4 - place)))[0][place]
-    low, high = _RANGES[place]
-    return list(range(low, high + 1)) if found == ["*"] else list(map(int, found))
+    return f"{_PLACES[int(place)] if place else 'last'} {_DAYS[numbers(name.removeprefix('L'), 4)[0] - 1]}"
 
 
 def _ranges(numbers: Sequence[int], shown: Callable[[int], str] = str) -> list[str]:

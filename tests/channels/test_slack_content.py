@@ -37,8 +37,9 @@ def test_rich_text_reads_as_it_is_shown() -> None:
         {"type": "text", "text": "a < b "}, {"type": "link", "url": "https://e.org", "text": "here"},
         {"type": "user", "user_id": "U1"}, {"type": "emoji", "name": "tea"}, {"type": "broadcast", "range": "here"},
         {"type": "date", "timestamp": 1, "fallback": "today"}, {"type": "channel", "channel_id": "C1"},
+        {"type": "color", "value": "#f00"},
     ]}  # fmt: skip
-    assert shown(section) == "a &lt; b <https://e.org|here><@U1>:tea:@heretoday<#C1>"
+    assert shown(section) == "a &lt; b <https://e.org|here><@U1>:tea:@heretoday<#C1>#f00"
     assert shown({"type": "rich_text_list", "elements": [section, section]}).count("• a") == 2
     old = {"type": "rich_text_section", "elements": [{"type": "text", "text": "old", "style": {"strike": True}}]}
     assert shown({"type": "rich_text_list", "style": "ordered", "offset": 2, "elements": [old]}) == "3. ~old~"
@@ -84,5 +85,8 @@ def test_an_alert_is_told_in_full_and_a_transcript_is_not_the_persons_word() -> 
     gone = inbound(files=[{"id": "F1", "name": "a.txt", "mode": "tombstone"}])
     assert gone.added == "[file a.txt: Slack no longer has it; send it again]"
     assert inbound(attachments=[{"image_url": "https://e.org/x"}]).added == "[picture]"
+    assert inbound(attachments=[{"author_name": "Bo", "text": "load 31"}]).added == "Bo\nload 31"
+    number = {"type": "table", "rows": [[{"type": "raw_number", "value": 7}]]}
+    assert inbound(text="", blocks=[number]).added == "7"
     clip = {"id": "F1", "name": "v.m4a", "transcription": {"status": "complete", "preview": {"content": "buy tea"}}}
     assert inbound(files=[clip]).added == "Slack's transcript of v.m4a: buy tea"

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from channels.telegram.sdk import load_aiogram
-from tests.channels.test_telegram_updates import ADA, PRIVATE, heard
+from tests.channels.test_telegram_updates import ADA, PRIVATE, heard, read
 
 load_aiogram()
 
@@ -107,6 +107,24 @@ def test_the_address_behind_words_stands_beside_them_and_is_nobodys_word() -> No
     before = {"message_id": 1, "date": 1, "chat": PRIVATE, "text": text, "entities": [link(text)]}
     assert heard("yes", reply_to_message=before).quoted == passed_on.text
     assert heard("hi", link_preview_options={"url": "https://e.org/p"}).added == "https://e.org/p"
+    keys = {"inline_keyboard": [[{"text": "Buy", "url": "https://e.org/b"}]]}
+    assert heard("offer", forward_origin=origin, reply_markup=keys).added == "Buy\nhttps://e.org/b"
+    before = {"message_id": 1, "date": 1, "chat": PRIVATE, "text": "Which?", "reply_markup": keys}
+    assert heard("first", reply_to_message=before).quoted == "Which? [buttons: Buy / https://e.org/b]"
+
+
+def test_a_note_that_is_newer_than_this_program_starts_nothing() -> None:
+    note = {"message_id": 1, "date": 1, "chat": PRIVATE, "from": ADA, "hologram_started": {"user_id": 5}}
+    assert read({"message": note}) is None
+    assert heard(None).text == "[a message that isn't readable here; say it in words, or send it as a file]"
+    before = {"message_id": 1, "date": 1, "chat": PRIVATE, "hologram": {"file_id": "a"}}
+    assert heard("what?", reply_to_message=before).quoted == heard(None).text
+
+
+def test_the_signature_of_a_post_is_told() -> None:
+    chat = {"id": -9, "type": "channel", "title": "News"}
+    origin = {"type": "channel", "date": 1, "chat": chat, "message_id": 3, "author_signature": "Ann"}
+    assert heard("hi", forward_origin=origin).forwarded == "News, Ann"
 
 
 def test_spoilers_and_quotes_stay_what_they_are() -> None:

@@ -124,7 +124,7 @@ def test_of_a_photo_the_largest_size_is_taken() -> None:
             "[photo in it: not read; send it by itself]\n[map 1.00000, 2.00000]",
         ),
         (
-            {"hologram": {"of": "next year"}},
+            {"hologram": {"of": "next year", "file_id": "a"}},
             "[a message that isn't readable here; say it in words, or send it as a file]",
         ),
         ({"rich_message": PAGE}, "Prices\nfrom today🙂\ntea | 3\n• one\nx^2more\ninside"),

@@ -153,6 +153,14 @@ def test_what_only_the_phone_or_a_newer_program_shows_is_told(content: Proto, te
     assert read(content=content).text.startswith(text)
 
 
+def test_a_canceled_event_and_the_question_that_is_answered_are_told() -> None:
+    event = ParseDict({"eventMessage": {"name": "Party", "isCanceled": True}}, Message())
+    assert set(read(content=event).text.removeprefix("[event] ").split(" / ")) == {"canceled", "Party"}
+    context = {"questionReplyQuotedMessage": {"quotedQuestion": {"conversation": "Who comes?"}}}
+    reply = ParseDict({"extendedTextMessage": {"text": "I do", "contextInfo": context}}, Message())
+    assert (read(content=reply).text, read(content=reply).quoted) == ("I do", "Who comes?")
+
+
 def test_the_preview_of_a_link_and_view_once_stand_beside_the_words() -> None:
     preview = Message()
     preview.extendedTextMessage.text = "see https://e.org"

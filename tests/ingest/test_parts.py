@@ -297,6 +297,23 @@ def notebook() -> bytes:
     return json.dumps({"cells": [cell]}).encode()
 
 
+def foreign(name: str, encoding: str, comment: bytes = b"") -> bytes:
+    """An archive whose names are in an encoding of Windows, without the flag of UTF-8."""
+    raw, length = name.encode(encoding), len(name.encode(encoding))
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("x" * length, "14 pegs")
+        archive.comment = comment
+    return out.getvalue().replace(b"x" * length, raw)
+
+
+BOUNCE = (
+    b"Subject: x\nContent-Type: multipart/report; boundary=b\n\n--b\n\nIt came back.\n--b\n"
+    b"Content-Type: message/delivery-status\n\nReporting-MTA: dns; e.org\n\nFinal-Recipient: rfc822; bo@e.org\n--b--\n"
+)
+INSIDE = b"Subject: x\nContent-Type: text/html\n\n<p>14 pegs</p><img src='data:image/png;base64,AA'>"
+CUT_PICTURE = "the picture is damaged or cut off; send it again, or a screenshot of it"
+CUT_ARCHIVE = "the archive is damaged or cut off; pack it anew, or send the files"
 FORM = b"<form><select><option>Bonn</select><input value=Bo><button>Pay</button></form><svg><text>axis</text></svg>"
 UNUSUAL = ", 1 ".join(f"damaged or unusually packed file ({name}.txt; send it by itself)" for name in "ab")
 
@@ -331,6 +348,38 @@ UNUSUAL = ", 1 ".join(f"damaged or unusually packed file ({name}.txt; send it by
             "",
         ),
         ("a.gif", samples.animation(), "", "left out: 1 further frame"),
+        (
+            "a.html",
+            b"<ol start=4><li>one<li value=9>two<li>three</ol><ul><li>x</ul>",
+            "4. one\n9. two\n10. three\n\n- x",
+            "",
+        ),
+        (
+            "a.html",
+            b"<p>out</p><iframe srcdoc='&lt;p&gt;14 pegs&lt;/p&gt;'></iframe><img title=map>",
+            "14 pegs\n\n[picture: map]",
+            "",
+        ),
+        (
+            "a.html",
+            b"<audio src='data:audio/mpeg;base64,AA'></audio>pegs",
+            "pegs",
+            "left out: 1 file inside of the page (audio)",
+        ),
+        ("a.html", "<meta charset=gb2312><p>朱镕基</p>".encode("gb18030"), "朱镕基", ""),
+        ("a.eml", INSIDE, "14 pegs", "left out: 1 picture"),
+        ("a.eml", BOUNCE, "Final-Recipient: rfc822; bo@e.org", ""),
+        ("a.eml", "Content-Type: text/plain; charset=iso-8859-1\n\n5 € – “peg”".encode("cp1252"), "5 € – “peg”", ""),
+        ("a.eml", "Subject: x\n\nПриезжай в 7 на вокзал".encode("cp1251"), "Приезжай в 7 на вокзал", ""),
+        ("a.zip", foreign("Отчёт за март.txt", "cp866"), "--- file: Отчёт за март.txt ---", ""),
+        ("a.zip", foreign("会議メモ.txt", "cp932"), "--- file: 会議メモ.txt ---", ""),
+        ("a.zip", foreign("Übersicht.txt", "cp850", "für Jörg".encode()), "Übersicht.txt\n[comment: für Jörg]", ""),
+        ("a.zip", zipped({"a.txt": "x" * 99})[:-30], "", CUT_ARCHIVE),
+        ("a.png", samples.picture()[:60], "", CUT_PICTURE),
+        ("a.mid", b"MThd\0\0\0\6", "", "it holds notes for instruments, not sound; say in words what is in it"),
+        ("a.ipynb", b'{"worksheets": [{"cells": [{"input": ["14 pegs"]}]}]}', "14 pegs", ""),
+        ("a.txt", b"\x1b[31mKeyError\x1b[0m 14", "KeyError 14", ""),
+        ("a.csv", b"a,b\0\n14,2\n", "a,b\n14,2", ""),
     ],
     ids=lambda each: each if isinstance(each, str) and each.startswith("a.") else "",
 )
@@ -445,6 +494,7 @@ PNG = base64.b64encode(bytes(range(256)) * 9).decode()
     [
         ("a.md", f"before ![x](data:image/png;base64,{PNG}) after".encode(), "before ![x]([base64]) after"),
         ("a.txt", f"before\n{PNG}\nafter".encode(), "before\n[base64]\nafter"),
+        ("a.vcf", ("PHOTO:" + "\n ".join(PNG[at : at + 74] for at in range(0, 2000, 74)) + "\n").encode(), "[base64]"),
         ("a.heic", HEIC, ""),
         ("a.xml", '<?xml version="1.0" encoding="iso-8859-2"?><a>Łódź</a>'.encode("iso-8859-2"), "Łódź"),
         ("a.html", b'<p>see <img src="a.png" alt="Plan of the flat"></p>', "see [picture: Plan of the flat]"),

@@ -20,7 +20,7 @@ from gateway.domain.ids import EntryId, InboxId
 from gateway.domain.principals import Role
 from gateway.domain.time import Clock
 from gateway.flow.engine import Engine
-from gateway.flow.inbound.persistence import ALBUM_SECONDS, Accepted, InboundWriter, goes_on, is_plain
+from gateway.flow.inbound.persistence import Accepted, InboundWriter, delay, is_plain
 from gateway.flow.inbound.spool import Outages, Quarantine, Spool
 from gateway.flow.journal.journal import Journal
 from gateway.flow.live import MessageStored
@@ -363,8 +363,8 @@ class InboundFlow:
                 self.engine.signals.tasks.set()
                 if isinstance(accepted.decision, Edit):
                     self.engine.signals.outbox.set()  # it may have closed a question
-                if goes_on(arrival):
-                    asyncio.get_running_loop().call_later(ALBUM_SECONDS, self.engine.signals.tasks.set)
+                if wait := delay(arrival):
+                    asyncio.get_running_loop().call_later(wait, self.engine.signals.tasks.set)
                 if accepted.session_id is not None:
                     self.engine.live.publish(accepted.session_id, MessageStored(accepted.message_id))
             case _:

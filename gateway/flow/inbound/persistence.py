@@ -72,17 +72,13 @@ class BroughtFiles:
 NO_FILES = BroughtFiles()
 
 
-def goes_on(arrival: Arrival) -> bool:
-    """Whether more of the same thought may follow at once: only then its turn waits, for `ALBUM_SECONDS`."""
+def delay(arrival: Arrival) -> float:
+    """Seconds for which its turn waits: 0, unless more of the same thought may follow at once."""
     said = arrival.inbound
     if said.address.channel in OWN_CHANNELS or said.solo:
-        return False
+        return 0.0
     part = said.album or said.forwarded or (said.attachments and len(said.text.strip()) <= FEW_CHARS)
-    return bool(part or arrival.followed or _POINTS_ON.search(said.text))
-
-
-def _delay(arrival: Arrival) -> float:
-    return ALBUM_SECONDS if goes_on(arrival) else 0.0
+    return ALBUM_SECONDS if part or arrival.followed or _POINTS_ON.search(said.text) else 0.0
 
 
 def is_plain(said: Inbound) -> bool:
@@ -119,7 +115,7 @@ class InboundWriter:
     def _plain(self, arrival: Arrival, role: Role) -> PlainMessage:
         said = arrival.inbound
         text, label = marks.without_marks(said.text), label_of(role, private=True, as_owner=said.as_owner)
-        return PlainMessage(said, text, label, arrival.id, self._people.holder(said, role), _delay(arrival))
+        return PlainMessage(said, text, label, arrival.id, self._people.holder(said, role), delay(arrival))
 
     async def write(
         self, tx: Connection, arrival: Arrival, place: Place | None, role: Role, decision: Decision
@@ -168,7 +164,7 @@ class InboundWriter:
         brought = replace(quoted, announced=(*said.attachments, *quoted.announced))
         if brought.stored or brought.announced:
             await self._attach(tx, at, message, brought)
-        await tasks.create_chat(tx, at.principal_id, at.session_id, self._instance, delay=_delay(arrival))
+        await tasks.create_chat(tx, at.principal_id, at.session_id, self._instance, delay=delay(arrival))
         return message
 
     async def _attach(self, tx: Connection, at: AddressRow, message: MessageId, brought: BroughtFiles) -> None:
