@@ -43,6 +43,8 @@ SUMMARY = "reasoning.summary"
 _SAMPLING = ("temperature", "top_p", "max_completion_tokens", "max_tokens")
 _OPTIONAL = ("tools", "tool_choice", "response_format", "stream_options", "include", *_SAMPLING, "stream")
 """Fields without which an answer is still an answer."""
+_TRIFLES = ("temperature", "top_p", "stream_options", "include")
+"""Those of which any complaint is a refusal."""
 GIVEN_BACK = "fields of its own"
 OTHERS_CALLS = "calls without fields of its own"
 _NEEDED = {"tools": {"tool_choice"}, "stream": {"stream_options"}}
@@ -52,7 +54,9 @@ _OF_THINKING = frozenset({"reasoning_effort", "reasoning", "thinking", "enable_t
 ORDER = "messages of one role in a row"
 _ALTERNATE = re.compile(r"(roles?|messages?)\b.{0,80}\balternat|unexpected role", re.IGNORECASE | re.DOTALL)
 SYSTEM = "messages of the system"
-_NO_SYSTEM = re.compile(r"system (role|message).{0,20} not\b|support '?system\b|developer inst.* not", re.IGNORECASE)
+_NO_SYSTEM = re.compile(
+    r"system (role|message).{0,20} (not|must)\b|(role|support|got)\W{1,3}system\b|developer inst.* not", re.IGNORECASE
+)
 _WANTED = re.compile(
     r"(?si)(?=.*(reasoning_(content|details)|thought_?signature|redacted_thinking))"
     r".*(missing|must (be|start)|required|back)"
@@ -60,11 +64,16 @@ _WANTED = re.compile(
 _NOT_TAKEN = re.compile(
     r"support|unrecognized|unknown|unexpected|extra (inputs|fields)|not (permitted|allowed|available|enabled)"
     r"|deprecated|disabled|requires|unavailable|only (the default|\S+ is allowed)|no endpoints|cannot find field"
-    r"|remove the|(must|should) be (one of|in\b|between|')|only works|cannot both be|invalid for this",
+    r"|remove the|(must|should) be (one of|in\b|between|'|null)|only works|cannot both be|invalid for this|not a valid"
+    r"|instead of|(can't|cannot) (use|call)|not (accepted|implemented)",
     re.IGNORECASE,
 )
 _TOOL_WORDS = re.compile(r"\btools?\b|tool[ _-]?(use|choice|call)|function[ _-]?call|\bfunctions\b", re.IGNORECASE)
-_NO_IMAGES = re.compile(r"\bimage(s|_url)?\b|vision|multi-?modal|content.{1,17}be a.{0,7}string", re.IGNORECASE)
+_NO_IMAGES = re.compile(
+    r"\b(images?|image_url|pictures?|attachments)\b|vision|multi-?modal|content.{1,17}be a.{0,7}string|text.only"
+    r"|only text|non-text|content (part|type)|interface \{\}|\.content\b.{0,20}string|be (in )?\W{1,2}text",
+    re.IGNORECASE,
+)
 _FAULTY_IMAGE = re.compile(
     r"(invalid|unsupported|corrupt\w*|valid|at most \d+) (base64 )?image\b(?! input)"
     r"|(could not|unable to|failed to|cannot) (process|decode|load|identify|read|open|fetch|download)\b.{0,30}\bimage"
@@ -74,7 +83,7 @@ _FAULTY_IMAGE = re.compile(
 """Of a picture, not of the model."""
 FAULTY = "pictures, one of which is faulty"
 _NOT_SHOWN = "\n(A picture here was refused as too large or damaged, so you get none of them: say so.)"
-_THINKING_WORDS = re.compile(r"thinking|reasoning|\beffort\b", re.IGNORECASE)
+_THINKING_WORDS = re.compile(r"thinking|reasoning|\beffort\b|\bthink value", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,20 +193,21 @@ def refused_part(
         return ORDER
     if _NO_SYSTEM.search(error.words):
         return SYSTEM
-    if not (_NOT_TAKEN.search(error.words) or str(error.code).startswith("unsupported_")):
-        return None
 
     def is_named(name: str) -> bool:
         return name in error.fields or bool(re.search(rf"\b{re.escape(name)}\b", error.words))
 
-    if any(map(is_named, given_back(prompt, left.source))):
+    not_taken = bool(_NOT_TAKEN.search(error.words)) or str(error.code).startswith("unsupported_")
+    if not_taken and any(map(is_named, given_back(prompt, left.source))):
         return GIVEN_BACK
-    if "tools" in body and ({"tools", "tool_choice", "functions"} & error.fields or _TOOL_WORDS.search(error.words)):
+    tools = {"tools", "tool_choice", "functions"} & error.fields or _TOOL_WORDS.search(error.words)
+    if not_taken and tools and "tools" in body:
         return "tools"
-    if status >= 500 or error.kind is ErrorKind.CONTEXT_LENGTH or OUTPUT_BOUND.search(error.words):
+    is_other = error.kind is ErrorKind.CONTEXT_LENGTH or not (not_taken or error.kind is ErrorKind.BAD_REQUEST)
+    if status >= 500 or is_other or OUTPUT_BOUND.search(error.words):
         return None
     if SUMMARY in body.keys() & error.fields:
         return SUMMARY
     if _OF_THINKING & body.keys() and (_OF_THINKING & error.fields or _THINKING_WORDS.search(error.words)):
         return f"{THINKING}{params.thinking}"
-    return next((field for field in _OPTIONAL if field in body and is_named(field)), None)
+    return next((field for field in (_OPTIONAL if not_taken else _TRIFLES) if field in body and is_named(field)), None)
