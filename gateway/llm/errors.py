@@ -191,11 +191,8 @@ def _by_text(status: int | None, message: str) -> ErrorKind | None:
         return ErrorKind.NETWORK
     if status is not None and (status >= 500 or status == 429):
         return None
-    if _BAD_KEY.search(message):
-        return ErrorKind.AUTH
-    if _REFUSED.search(message):
-        return ErrorKind.CONTENT
-    return ErrorKind.UNKNOWN_MODEL if _NO_MODEL.search(message) else None
+    kinds = ((ErrorKind.AUTH, _BAD_KEY), (ErrorKind.CONTENT, _REFUSED), (ErrorKind.UNKNOWN_MODEL, _NO_MODEL))
+    return next((kind for kind, words in kinds if words.search(message)), None)
 
 
 def _too_long(message: str) -> bool:

@@ -129,8 +129,7 @@ async def _until_settled(body: AsyncGenerator[bytes, None], answer: AnswerBuilde
                 return
             yield data
             if answer.finish is not None:
-                wait = _DRAIN_S if answer.done else _AFTER_FINISH_S
-                until, left = min(until, now() + wait), left - len(data)
+                until, left = min(until, now() + (_DRAIN_S if answer.done else _AFTER_FINISH_S)), left - len(data)
 
 
 class DataLines:

@@ -171,15 +171,15 @@ class UsageReport(_Wire):
     cost: float | None = Field(None, ge=0, le=MAX_USD, allow_inf_nan=False)
 
 
+_USAGE = AliasChoices("usage", AliasPath("choices", 0, "usage"))
+_SAYS = ("message", "detail", "base_resp", "errors", "error_msg", "msg", "errmsg", "error_message", "fault", "title")
+
+
 def _if_sensible(report: object, validate: Callable[[object], UsageReport | None]) -> UsageReport | None:
     """The report, or None if it is invalid, which must harm neither the answer nor the accounts."""
     with suppress(ValidationError):
         return validate(report)
     return None
-
-
-_USAGE = AliasChoices("usage", AliasPath("choices", 0, "usage"))
-_SAYS = ("message", "detail", "base_resp", "errors", "error_msg", "msg", "errmsg", "error_message", "fault", "title")
 
 
 class Chunk(_Wire):
@@ -193,9 +193,7 @@ class Chunk(_Wire):
 
 
 _CUT = re.compile(r"length|max.{0,8}tokens|context.window|(?<!rate.)limit|truncat|num_predict", re.IGNORECASE)
-_HELD_BACK = re.compile(
-    r"filter|safe|sensitiv|prohibit|block|recit|refus|guard|spii|toxic|policy|armor|language|harmful", re.IGNORECASE
-)
+_HELD_BACK = re.compile(r"filter|safe|sensitiv|prohibit|block|recit|refus|guard|spii|toxic|policy|armor|language", re.I)
 _BROKEN = re.compile(r"error|abort|insufficient|malformed|time_?out|cancel|fail|interrupt|preempt", re.IGNORECASE)
 
 
