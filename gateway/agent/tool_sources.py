@@ -1,33 +1,31 @@
 """Tool specifications for prompts, and the sources of tools that come and go, such as MCP servers and tool files."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.domain.conversation.model import ToolSpec
 from gateway.domain.conversation.tools import BUILT_IN, AnyTool, taken_name
 from gateway.domain.conversation.transcript import Entry, ToolIntent, ToolResult
-from gateway.domain.json import JsonObject, json_or_text
+from gateway.domain.json import Schema, json_or_text, simplified
 from gateway.domain.principals import Label
 
 
-def parameters_of(arguments: type[BaseModel]) -> JsonObject:
-    """The JSON schema of a tool's arguments, as short as possible: every prompt pays for it.
-
-    Titles, class docstrings, references and `additionalProperties: false` are left out; an optional field is shown
-    with its plain type. Other fields are refused when a call is parsed.
-    """
-    return _cached_schema(arguments)
-
-
-@cache
-def _cached_schema(arguments: type[BaseModel]) -> JsonObject:
+def _schema_of(arguments: type[BaseModel]) -> Schema:
     schema = arguments.model_json_schema()
-    return _compact(schema, schema.get("$defs", {}))
+    return simplified(schema, schema.get("$defs", {}), _compact)
+
+
+parameters_of: Callable[[type[BaseModel]], Schema] = cache(_schema_of)
+"""The JSON schema of a tool's arguments, as short as possible: every prompt pays for it.
+
+Titles, class docstrings, references and `additionalProperties: false` are left out; an optional field is shown
+with its plain type. Other fields are refused when a call is parsed.
+"""
 
 
 def explained_arguments(tool: str, arguments: type[BaseModel], error: ValidationError) -> str:
@@ -39,39 +37,16 @@ def explained_arguments(tool: str, arguments: type[BaseModel], error: Validation
     return f"{faults}. {tool} takes: {', '.join(arguments.model_fields) or 'nothing'}."
 
 
-def _compact(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    schema = _resolved(schema, definitions)
-    small = {key: _value(key, value, definitions) for key, value in schema.items() if key not in {"title", "$defs"}}
-    if small.get("additionalProperties") is False:
-        del small["additionalProperties"]
-    if "properties" in small:
-        small.pop("description", None)
-    if small.get("default", ...) is None:
-        del small["default"]
-    return small
+_UNSAID = (("additionalProperties", False), ("default", None))
 
 
-def _resolved(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "$ref" in schema:
-        target = definitions[schema["$ref"].rpartition("/")[2]]
-        own = {key: value for key, value in schema.items() if key != "$ref"}
-        return {**{key: value for key, value in target.items() if key != "description"}, **own}
-    match [option for option in schema.get("anyOf", []) if option.get("type") != "null"]:
-        case [only]:
-            own = {key: value for key, value in schema.items() if key != "anyOf"}
-            return {**_resolved(only, definitions), **own}
-    return schema
+def _compact(part: Schema) -> Schema:
+    left_out = {"title", "$defs", *(("description",) if "properties" in part else ())}
+    return {key: value for key, value in part.items() if key not in left_out and (key, value) not in _UNSAID}
 
 
-def _value(key: str, value: Any, definitions: Mapping[str, Any]) -> Any:
-    match key, value:
-        case "properties", dict():
-            return {name: _compact(field, definitions) for name, field in value.items()}
-        case (("items" | "additionalProperties"), dict()):
-            return _compact(value, definitions)
-        case (("anyOf" | "oneOf" | "allOf" | "prefixItems"), list()):
-            return [_compact(option, definitions) for option in value]
-    return value
+def _bare(part: Schema) -> Schema:
+    return {key: value for key, value in part.items() if key not in {"description", "default"}}
 
 
 FIND_TOOLS = "find_tools"
@@ -86,18 +61,9 @@ MAX_FOUND = 40
 def short_spec(tool: AnyTool) -> ToolSpec:
     """The tool for a small context: the first sentence about it, and its arguments without descriptions."""
     sentence, stop, _ = tool.description.partition(". ")
-    return ToolSpec(tool.name, sentence + stop.strip(), _bare(parameters_of(tool.arguments)), Label.OWNER)
-
-
-def _bare(schema: Any) -> Any:
-    match schema:
-        case {"properties": dict(fields), **rest}:
-            return {**_bare(rest), "properties": {name: _bare(field) for name, field in fields.items()}}
-        case dict():
-            return {key: _bare(value) for key, value in schema.items() if key not in {"description", "default"}}
-        case list():
-            return [_bare(each) for each in schema]
-    return schema
+    return ToolSpec(
+        tool.name, sentence + stop.strip(), simplified(parameters_of(tool.arguments), {}, _bare), Label.OWNER
+    )
 
 
 class AnyArguments(BaseModel):

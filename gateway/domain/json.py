@@ -1,8 +1,8 @@
-"""JSON, for data that is not parsed into types yet: its types, values by their paths, and texts."""
+"""JSON, for data that is not parsed into types yet: its types, values by their paths, texts, and shorter schemas."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pydantic import JsonValue, TypeAdapter
 
@@ -11,6 +11,10 @@ JsonObject: TypeAlias = Mapping[str, Json]
 KeyPath: TypeAlias = tuple[int | str, ...]
 OBJECT = TypeAdapter(dict[str, JsonValue])
 """Any JSON object."""
+
+
+Schema: TypeAlias = dict[str, Any]
+"""A JSON Schema, or a part of one."""
 
 
 def json_or_text(text: str) -> JsonValue:
@@ -50,3 +54,32 @@ def map_texts(value: JsonValue, change: Callable[[KeyPath, str], str], path: Key
             return change(path, value)
         case _:
             return value
+
+
+def simplified(schema: Schema, definitions: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """A schema with its references resolved, an optional value as its plain type, and each part of it changed."""
+    whole = _resolved(schema, definitions)
+    return change({key: _part(key, value, definitions, change) for key, value in whole.items()})
+
+
+def _resolved(schema: Schema, definitions: Schema) -> Schema:
+    if "$ref" in schema:
+        target = definitions.get(str(schema["$ref"]).rpartition("/")[2]) or {}
+        own = {key: value for key, value in schema.items() if key != "$ref"}
+        return {**{key: value for key, value in target.items() if key != "description"}, **own}
+    match [option for option in schema.get("anyOf") or () if option != {"type": "null"}]:
+        case [dict() as only]:
+            own = {key: value for key, value in schema.items() if key != "anyOf"}
+            return {**_resolved(only, definitions), **own}
+    return schema
+
+
+def _part(key: str, value: Any, definitions: Schema, change: Callable[[Schema], Schema]) -> Any:
+    match key, value:
+        case "properties", dict():
+            return {name: _part("items", field, definitions, change) for name, field in value.items()}
+        case (("anyOf" | "oneOf" | "allOf" | "prefixItems"), list()):
+            return [_part("items", option, definitions, change) for option in value]
+        case (("items" | "additionalProperties"), dict()):
+            return simplified(value, definitions, change)
+    return value

@@ -10,7 +10,8 @@ OUTPUT = re.compile(
 )
 """The length of an answer."""
 OUTPUT_BOUND = re.compile(
-    r"max_(?:completion_|output_|new_)?tokens\W.{0,60}?(?:less than or equal to|at most|\[\d+,)\D{0,5}(\d+)",
+    r"(?:max_(?:completion_|output_|new_)?tokens\W|maximum tokens you requested ).{0,60}?"
+    r"(?:less than or equal to|at most|\[\d+,|between \d+ and|exceeds the model limit of)\D{0,5}(\d+)",
     re.IGNORECASE | re.DOTALL,
 )
 """The longest answer of a model, whatever the prompt is."""
@@ -70,17 +71,12 @@ _SPAN = re.compile(
 _UNTIL = re.compile(
     rf"(?:try|retry|again|after|reset|wait)\D{{0,30}}?((?:{_SPAN.pattern},? ?(?:and )?)+)", re.IGNORECASE
 )
-_UNIT_S = {"ms": 0.001, "mi": 60.0, "m": 60.0, "s": 1.0, "h": 3600.0, "d": 86_400.0}
+_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
 def seconds_in(message: str) -> float | None:
     """The time to wait that a message names in words, such as "try again in 1m12.5s"."""
     if not (found := _UNTIL.search(message)):
         return None
-    return sum(float(number) * _unit(name.lower()) for number, name in _SPAN.findall(found[1]))
-
-
-def _unit(name: str) -> float:
-    if name.startswith("milli"):
-        return _UNIT_S["ms"]
-    return _UNIT_S.get(name[:2]) or _UNIT_S[name[0]]
+    spans = ((float(number), name.lower()) for number, name in _SPAN.findall(found[1]))
+    return sum(number * (0.001 if name[:3] in ("ms", "mil") else _UNIT_S[name[0]]) for number, name in spans)

@@ -86,8 +86,8 @@ _TOLD_BY: Mapping[ErrorKind, Sequence[int | str]] = {
     ErrorKind.NO_CREDIT: (402, "insufficient_quota", "billing_error", "billing_not_active"),
     ErrorKind.UNKNOWN_MODEL: (404, 410, "model_not_found", "not_found_error"),
     ErrorKind.CONTEXT_LENGTH: (413, "context_length_exceeded", "string_above_max_length", "request_too_large"),
-    ErrorKind.CONTENT: ("content_filter", "content_policy_violation"),
-    ErrorKind.SERVER: (408, 409, 425, "tool_use_failed", "output_parse_failed", "json_validate_failed"),
+    ErrorKind.CONTENT: (451, "content_filter", "content_policy_violation"),
+    ErrorKind.SERVER: (408, 409, 423, 425, 499, "tool_use_failed", "output_parse_failed", "json_validate_failed"),
 }
 """The HTTP statuses and the codes that mean a kind."""
 _KINDS = {told: kind for kind, each in _TOLD_BY.items() for told in each}
@@ -99,7 +99,7 @@ _TOO_LONG = re.compile(
     r"|length limit|must (be <=|have less)|超长|过长)"
     r"|(too many|maximum|max(imum)? (number|context)|exceeds?|over) .{0,40}(prompt|input|tokens?\b|context)"
     r"|reduce the length|at most \d+ input tokens|long context requests|(输入|上下文|token).{0,12}(超|过长)"
-    r"|max(imum)? (model |sequence |context |prompt )?length",
+    r"|max(imum)? (model |sequence |context |prompt )?length|>= n_ctx",
     re.IGNORECASE | re.DOTALL,
 )
 _INPUT = re.compile(r"context|input|prompt|messages", re.IGNORECASE)
@@ -113,7 +113,8 @@ _NO_CREDIT = re.compile(
     r"credit balance is too low|insufficient.{0,10}(balance|credits?|quota|funds)|more credits|out of credits"
     r"|payment required|spend(ing)? limit|billing hard limit|in arrears|any credits|budget has been exceeded"
     r"|account is not active|API usage limits|included credits|credits have expired|balance is depleted|good standing"
-    r"|account\b.{0,60} is suspended|余额不足|欠费",
+    r"|account\b.{0,60} is suspended|key limit exceeded|exceeded (their|your) budget|paid (tier|plan|subscription)"
+    r"|upgrade your plan|余额不足|欠费",
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(
@@ -125,20 +126,23 @@ _BAD_KEY = re.compile(
 _NO_MODEL = re.compile(
     r"model\b.{0,80}(not exist|not found|isn't available|decommissioned|no longer|retired|sunset|been shut)"
     r"|(no such|unknown|invalid|unsupported) model\b|(access|permission).{0,40}\bmodel\b|not a valid model"
-    r"|model is not supported\.?$|terms acceptance|模型不存在",
+    r"|model is not supported\.?$|terms acceptance|模型不存在|allowed to sample|model\b.{0,20} is blocked"
+    r"|not support chat|multiple models are loaded|model access is denied|model identifier is invalid",
     re.IGNORECASE,
 )
 _REFUSED = re.compile(
     r"content (management policy|policy|filter)|content_filter|responsible ai|moderation|flagged|guardrail"
     r"|safety.(system|reasons|check)|(inappropriate|harmful) content|prohibited|exists? risk|considered high risk"
-    r"|violat\w+ .{0,20}(usage|guideline|polic)|new_sensitive|敏感",
+    r"|violat\w+ .{0,20}(usage|guideline|polic)|(new_|involves )sensitive|敏感|safety filter|blocked by model armor",
     re.IGNORECASE,
 )
 _UNREACHED = re.compile(
     r"connection (error|refused|reset|attempts failed)|cannot connect|connect call failed"
-    r"|name or service not known|disconnected",
+    r"|name or service not known|disconnected|model\b.{0,20}(unloaded|crashed)|failed to load model",
     re.IGNORECASE,
 )
+"""Also of a model that a local server has lost."""
+_OVERLOADED = re.compile(r"overloaded|负载过高|繁忙", re.IGNORECASE)
 
 
 def classify(
@@ -175,7 +179,7 @@ def _by_text(status: int | None, message: str) -> ErrorKind | None:
         return ErrorKind.NO_CREDIT
     if status == 401:
         return ErrorKind.UNKNOWN_MODEL if _NO_MODEL.search(message) and not _BAD_KEY.search(message) else None
-    if (status is None or status == 429 or status >= 500) and "overloaded" in message.lower():
+    if (status is None or status == 429 or status >= 500) and _OVERLOADED.search(message):
         return ErrorKind.OVERLOADED
     if _can_never_fit(message):
         return ErrorKind.CONTEXT_LENGTH
@@ -183,15 +187,12 @@ def _by_text(status: int | None, message: str) -> ErrorKind | None:
         return ErrorKind.RATE_LIMIT if status in (None, 400, 403, 413, 429) else None
     if status != 404 and _too_long(message):
         return ErrorKind.CONTEXT_LENGTH
-    if (status is None or status >= 500) and _UNREACHED.search(message):
+    if (status in (None, 400) or status >= 500) and _UNREACHED.search(message):
         return ErrorKind.NETWORK
     if status is not None and (status >= 500 or status == 429):
         return None
-    if _BAD_KEY.search(message):
-        return ErrorKind.AUTH
-    if _REFUSED.search(message):
-        return ErrorKind.CONTENT
-    return ErrorKind.UNKNOWN_MODEL if _NO_MODEL.search(message) else None
+    kinds = ((ErrorKind.AUTH, _BAD_KEY), (ErrorKind.CONTENT, _REFUSED), (ErrorKind.UNKNOWN_MODEL, _NO_MODEL))
+    return next((kind for kind, words in kinds if words.search(message)), None)
 
 
 def _too_long(message: str) -> bool:
@@ -215,7 +216,7 @@ def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> floa
     if (ms := _number(lower.get("retry-after-ms", ""))) is not None:
         return ms / 1000
     text = lower.get("retry-after", "")
-    if (seconds := _number(text)) is not None:
+    if (seconds := _number(text.removesuffix("s"))) is not None:
         return seconds
     try:
         return max(0.0, (parsedate_to_datetime(text) - (now or datetime.now(UTC))).total_seconds())

@@ -48,12 +48,11 @@ _HEARING = re.compile(r"whisper|parakeet|transcri|speech.recognition", re.IGNORE
 class LocalModel:
     """A model of a local server, in tokens: the `window` to use, and what is `loaded` now (None: not loaded).
 
-    `tools` and `vision`: None if the server doesn't say.
+    `vision`: None if the server doesn't say.
     """
 
     window: int
     loaded: int | None = None
-    tools: bool | None = None
     vision: bool | None = None
 
 
@@ -217,7 +216,7 @@ async def ollama_model(endpoint: Endpoint, name: str) -> LocalModel | None:
     room = _memory() // _MEMORY_SHARE // show.bytes_per_token if show.bytes_per_token else MOST_WINDOW
     window = endpoint.window or max(min(MOST_WINDOW, room), LEAST_WINDOW, loaded or 0)
     known = show.capabilities is not None
-    return LocalModel(min(window, made_for), loaded, _has(show, "tools"), _has(show, "vision") if known else None)
+    return LocalModel(min(window, made_for), loaded, _has(show, "vision") if known else None)
 
 
 async def served_window(root: str, name: str) -> int | None:

@@ -101,8 +101,6 @@ class Vendor:
         return (f"{self.prefix.upper()}_API_KEY", *self.other_keys) if self.keys_page else ()
 
 
-OLLAMA = "Ollama"
-
 VENDORS = (
     Vendor(
         "openai",
@@ -179,7 +177,7 @@ VENDORS = (
         "xai/grok-4.7",
         key_shape=r"xai-\w{20,}",
     ),
-    Vendor("ollama", OLLAMA, base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
+    Vendor("ollama", "Ollama", base_url="http://127.0.0.1:11434", host_variable="OLLAMA_HOST"),
     Vendor("vllm", "vLLM", base_url="http://127.0.0.1:8000"),
     Vendor("lm_studio", "LM Studio", base_url="http://127.0.0.1:1234"),
     Vendor("llamacpp", "llama.cpp", base_url="http://127.0.0.1:8080"),
@@ -288,7 +286,7 @@ class Endpoint:
     @property
     def is_ollama(self) -> bool:
         """Whether Ollama is expected there, by either of its prefixes."""
-        return self.vendor.title == OLLAMA
+        return ALIASES.get(self.vendor.prefix, self.vendor.prefix) == "ollama"
 
     @property
     def root(self) -> str:

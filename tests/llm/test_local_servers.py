@@ -86,7 +86,7 @@ async def test_a_window_is_what_the_model_the_machine_and_the_owner_allow(
         server.loaded = {"m:latest": loaded} if loaded else {}
         found = await look_up(Endpoint(vendor("ollama"), base_url=f"{server.root}/v1", window=own), "ollama/m")
         nobody = await look_up(Endpoint(vendor("ollama"), base_url=server.root), "ollama/other")
-    assert (found, nobody) == (LocalModel(window, loaded, tools=True, vision=False), None)
+    assert (found, nobody) == (LocalModel(window, loaded, vision=False), None)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.domain.conversation.model import AssistantMessage, Image, Prompt, ToolCall, ToolMessage, UserMessage
 from gateway.domain.settings import CallParams
-from gateway.llm.protocol.wire import PICTURES, alternating, call_id, messages_json, sampling_json
+from gateway.llm.protocol.wire import PICTURES, alternating, call_id, messages_json, plain_tools, sampling_json
 
 
 @pytest.mark.parametrize("short", [False, True])
@@ -34,6 +34,43 @@ def test_arguments_always_are_an_object(written: str, sent: object) -> None:
 
 def test_an_answer_without_calls_is_plain_text() -> None:
     assert messages_json(Prompt((AssistantMessage("hi"),)), source="") == [{"role": "assistant", "content": "hi"}]
+
+
+LEAF = {"type": "object", "description": "Lost", "properties": {"inner": {"$ref": "#/$defs/Leaf"}}, "minProperties": 1}
+
+
+@pytest.mark.parametrize(
+    ("field", "plain"),
+    [
+        ({"type": "string", "format": "uri", "description": "Where"}, {"type": "string", "description": "Where"}),
+        ({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}], "default": None}, {"type": "integer"}),
+        ({"oneOf": [{"type": "boolean"}, {"type": "string"}]}, {"type": "boolean"}),
+        ({"type": ["null", "number"]}, {"type": "number"}),
+        ({"type": "string", "enum": ["a", "b"]}, {"type": "string", "enum": ["a", "b"]}),
+        ({"type": "integer", "enum": [1, 2]}, {"type": "integer"}),
+        ({"type": "array"}, {"type": "array", "items": {"type": "string"}}),
+        ({"type": "array", "items": {"const": 1, "type": "integer"}}, {"type": "array", "items": {"type": "integer"}}),
+        (
+            {"$ref": "#/$defs/Leaf"},
+            {"type": "object", "properties": {"inner": {"type": "string"}}, "required": []},
+        ),
+        ({"$ref": "#/$defs/Unknown"}, {"type": "string"}),
+        ({"type": [], "anyOf": None, "properties": None}, {"type": "string"}),
+    ],
+)
+def test_plain_schemas_have_the_keywords_that_every_provider_takes(field: object, plain: object) -> None:
+    parameters = {"$schema": "x", "properties": {"it": field}, "required": ["it", "gone"], "$defs": {"Leaf": LEAF}}
+    tool = {"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": parameters}}
+    sent = {"type": "object", "properties": {"it": plain}, "required": ["it"]}
+    assert plain_tools([tool]) == [
+        {"type": "function", "function": {"name": "look", "description": "Looks.", "parameters": sent}}
+    ]
+
+
+def test_a_schema_that_refers_to_itself_in_every_field_stays_small() -> None:
+    each = {"properties": {f"f{place}": {"$ref": "#/$defs/Each"} for place in range(40)}}
+    function = {"name": "look", "description": "", "parameters": {**each, "$defs": {"Each": each}}}
+    assert len(json.dumps(plain_tools([{"type": "function", "function": function}]))) < 100_000
 
 
 def test_only_sampling_that_says_something_is_sent() -> None:

@@ -6,6 +6,7 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing, suppress
+from math import inf
 
 from pydantic import ValidationError
 
@@ -34,13 +35,14 @@ async def read_answer(
     Raises `ModelError` if the answer is garbled, failed or cut off.
     """
     answer = AnswerBuilder(thinking or ThinkingFilter(), unknown=UnknownFields(source))
-    lines, ended = DataLines(), False
+    lines = DataLines()
     async with aclosing(_until_settled(bounded(body), answer)) as pieces:
         async for data in pieces:
             text, size = "", answer.size
             for payload in lines.feed(data):
-                ended = ended or bool(_DONE.fullmatch(payload))
-                added = "" if ended else answer.add(parse(payload))
+                if _DONE.fullmatch(payload):
+                    answer.finish, answer.done = answer.finish or "stop", True
+                added = "" if answer.done else answer.add(parse(payload))
                 if answer.thinking.dropped:
                     answer.thinking.dropped, text = False, ""
                     yield ThinkingEnded()
@@ -48,10 +50,7 @@ async def read_answer(
             if thought := answer.take_thought():
                 yield ThinkingDelta(thought)
             yield TextDelta(text) if answer.size > size else KeepAlive()
-            if ended:
-                await _drain(body)
-                break
-    if not ended and answer.finish is None:
+    if answer.finish is None:
         raise ModelError(ErrorKind.NETWORK, "the answer was cut off")
     if rest := answer.end():
         yield TextDelta(rest)
@@ -88,7 +87,7 @@ def parse(payload: bytes) -> Chunk:
     except ValidationError as error:
         chunk = _tolerated(payload, error)
     failed = chunk.error or any(choice.error for choice in chunk.choices or ())
-    if failed or (chunk.choices is None and chunk.says):
+    if failed or (chunk.says and (chunk.choices is None or (not chunk.choices and isinstance(chunk.says, str)))):
         raise parse_refusal(payload)
     return chunk
 
@@ -101,7 +100,7 @@ def _tolerated(payload: bytes, error: ValidationError) -> Chunk:
         data = json.loads(payload.decode(errors="replace"))
         replace_odd_values(data, [fault["loc"] for fault in faults])
         return Chunk.model_validate(data)
-    raise garbled(payload) from error
+    raise (garbled(payload) if payload[:1] == b"{" else parse_refusal(payload)) from error
 
 
 def garbled(body: bytes) -> ModelError:
@@ -110,13 +109,16 @@ def garbled(body: bytes) -> ModelError:
 
 
 async def _until_settled(body: AsyncGenerator[bytes, None], answer: AnswerBuilder) -> AsyncGenerator[bytes, None]:
-    """The body; once the answer has finished, at most 5 s and 64 KB more: some servers never end their stream."""
-    now, until, left = asyncio.get_running_loop().time, None, _AFTER_FINISH_BYTES
+    """The body; once the answer has finished, at most 64 KB and 5 s more: some servers never end their stream.
+
+    The connection returns to the pool if the stream ends by then.
+    """
+    now, until, left = asyncio.get_running_loop().time, inf, _AFTER_FINISH_BYTES
     async with aclosing(body):
         while left > 0:
             data = b""
             try:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout_at(None if until == inf else until):
                     data = await anext(body, b"")
             except Exception:  # whatever breaks behind the end costs nothing
                 if answer.finish is None:
@@ -127,15 +129,7 @@ async def _until_settled(body: AsyncGenerator[bytes, None], answer: AnswerBuilde
                 return
             yield data
             if answer.finish is not None:
-                until, left = until or now() + _AFTER_FINISH_S, left - len(data)
-
-
-async def _drain(body: AsyncIterator[bytes]) -> None:
-    """Read to the end, so that the connection returns to the pool; give up on a body that does not end."""
-    with suppress(Exception):
-        async with asyncio.timeout(_DRAIN_S):
-            async for _ in body:
-                pass
+                until, left = min(until, now() + (_DRAIN_S if answer.done else _AFTER_FINISH_S)), left - len(data)
 
 
 class DataLines:

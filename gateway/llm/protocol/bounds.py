@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gateway.llm.errors import ErrorKind, ModelError, classify
 
 if TYPE_CHECKING:
-    from httpx import AsyncClient, Request, Response
+    from httpx import AsyncClient, Response
 
 MAX_BYTES = 64 * 2**20
 """Of an answer as sent: a long one, a token at a time, in the most verbose of events."""
@@ -104,9 +104,6 @@ def bounding(make: "Callable[..., AsyncClient | None]") -> "Callable[..., AsyncC
         async def aclose(self) -> None:
             await self._stream.aclose()
 
-    async def ask_for_plain(request: "Request") -> None:
-        request.headers["Accept-Encoding"] = "identity"
-
     async def bound(response: "Response") -> None:
         refuse_encoded(response.status_code, response.headers)
         stream = response.stream
@@ -120,7 +117,8 @@ def bounding(make: "Callable[..., AsyncClient | None]") -> "Callable[..., AsyncC
     def make_bounded(*args: object, **kwargs: object) -> "AsyncClient | None":
         client = make(*args, **kwargs)
         if client is not None:
-            client.event_hooks = {"request": [ask_for_plain], "response": [bound]}
+            client.headers["Accept-Encoding"] = "identity"
+            client.event_hooks = {"response": [bound]}
         return client
 
     return make_bounded

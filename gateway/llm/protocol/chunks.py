@@ -171,6 +171,10 @@ class UsageReport(_Wire):
     cost: float | None = Field(None, ge=0, le=MAX_USD, allow_inf_nan=False)
 
 
+_USAGE = AliasChoices("usage", AliasPath("choices", 0, "usage"))
+_SAYS = ("message", "detail", "base_resp", "errors", "error_msg", "msg", "errmsg", "error_message", "fault", "title")
+
+
 def _if_sensible(report: object, validate: Callable[[object], UsageReport | None]) -> UsageReport | None:
     """The report, or None if it is invalid, which must harm neither the answer nor the accounts."""
     with suppress(ValidationError):
@@ -182,22 +186,23 @@ class Chunk(_Wire):
     """One event of the stream, or a whole answer sent in one piece."""
 
     choices: list[StreamChoice] | None = Field(None, max_length=MAX_CALLS)
-    usage: Annotated[UsageReport | None, WrapValidator(_if_sensible)] = None
+    usage: Annotated[UsageReport | None, WrapValidator(_if_sensible), Field(validation_alias=_USAGE)] = None
     error: object = None
-    says: object = Field(None, validation_alias=AliasChoices("message", "detail", "base_resp", "errors", "error_msg"))
+    says: object = Field(None, validation_alias=AliasChoices(*_SAYS))
     """Without choices: an error, too."""
 
 
-_CUT = re.compile(r"length|max_?tokens|context_window", re.IGNORECASE)
-_HELD_BACK = re.compile(r"filter|safety|sensitive|prohibited|block|recitation|refusal|guardrail|spii", re.IGNORECASE)
-_BROKEN = re.compile(r"error|abort|insufficient|malformed|time_?out|cancel", re.IGNORECASE)
+_CUT = re.compile(r"length|max.{0,8}tokens|context.window|(?<!rate.)limit|truncat|num_predict", re.IGNORECASE)
+_HELD_BACK = re.compile(r"filter|safe|sensitiv|prohibit|block|recit|refus|guard|spii|toxic|policy|armor|language", re.I)
+_BROKEN = re.compile(r"error|abort|insufficient|malformed|time_?out|cancel|fail|interrupt|preempt", re.IGNORECASE)
 
 
 def _ending(finish: str) -> str:
     """The reason to finish in OpenAI's words; raises `ModelError` if the answer is not whole through no fault of it."""
-    if _BROKEN.search(finish):
+    reason = "length" if _CUT.search(finish) else "content_filter" if _HELD_BACK.search(finish) else finish
+    if reason == finish and _BROKEN.search(finish):
         raise ModelError(ErrorKind.SERVER, f"the answer broke off (finish reason {finish})")
-    return "length" if _CUT.search(finish) else "content_filter" if _HELD_BACK.search(finish) else finish
+    return reason
 
 
 def replace_odd_values(data: Any, places: Iterable[Sequence[int | str]]) -> None:
@@ -227,7 +232,7 @@ def _reached(data: Any, place: Sequence[int | str]) -> tuple[int | str, ...]:
 
 @dataclass(slots=True)
 class AnswerBuilder:
-    """Assembles chunks. `finish` is None until the provider reports the end of the answer.
+    """Assembles chunks. `finish` is None until the provider reports the end of the answer; nothing follows if `done`.
 
     `size` counts characters, including those of the reasoning, which isn't part of the text. After a
     piece that ended thinking which nothing had begun (`thinking.dropped`), the text begins with what the piece added.
@@ -235,6 +240,7 @@ class AnswerBuilder:
 
     thinking: ThinkingFilter = field(default_factory=ThinkingFilter)
     finish: str | None = None
+    done: bool = False
     size: int = 0
     unknown: UnknownFields = field(default_factory=lambda: UnknownFields(""))
     _text: GrowingText = field(default_factory=GrowingText)

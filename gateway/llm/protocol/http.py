@@ -39,11 +39,6 @@ class HttpClient:
         self._session: ClientSession | None = None
         self._opening = asyncio.Lock()
 
-    @property
-    def host(self) -> str:
-        """Shown to people in errors."""
-        return self._base_url.partition("://")[2].partition("/")[0] or self._base_url
-
     async def open(self) -> "ClientSession":
         """Import the library in a thread and create the pool; opens no connection yet."""
         async with self._opening:
@@ -74,12 +69,13 @@ class HttpClient:
         try:
             async with session.post(self._base_url + path, data=data, headers=headers, timeout=timeouts) as response:
                 refuse_encoded(response.status, response.headers)
-                if response.status >= 400:
+                if response.status >= 400 or response.content_type == "text/html":
                     refusal = await beginning(response.content.iter_any())
                     raise parse_refusal(refusal, response.status, response.headers)
                 yield response
         except (ClientError, OSError) as error:
-            raise ModelError(ErrorKind.NETWORK, f"{self.host}: {_reason(error)}") from error
+            host = self._base_url.partition("://")[2].partition("/")[0] or self._base_url
+            raise ModelError(ErrorKind.NETWORK, f"{host}: {_reason(error)}") from error
 
 
 def _trusted() -> "SSLContext":

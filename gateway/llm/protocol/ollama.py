@@ -21,7 +21,6 @@ log = structlog.get_logger(__name__)
 
 _KEEP_ALIVE = "30m"
 """How long Ollama keeps the model in memory after an answer."""
-_NO_SUCH_PATH = (404, 405)
 
 
 class OllamaChat:
@@ -50,7 +49,7 @@ class OllamaChat:
                     yield chunks
                 await self._check_context(name)
         except ModelError as error:
-            if begun or error.status not in _NO_SUCH_PATH or "model" in error.message:
+            if begun or error.status not in (404, 405) or "model" in error.message:
                 raise
             yield None
 
@@ -80,13 +79,14 @@ class OllamaChat:
 
 def ollama_request(body: JsonObject, window: int) -> JsonObject:
     """A request in Ollama's form; `window` is the context to load the model with, in tokens."""
+    effort, limit = body.get("reasoning_effort"), body.get("max_tokens")
     options = {
         "num_ctx": window,
-        "num_predict": _within(body.get("max_tokens"), window),
+        # an answer may take the part of the context that is left for it: for a longer one Ollama drops the prompt
+        "num_predict": min(limit, window // ANSWER_SHARE) if isinstance(limit, int) else limit,
         "temperature": body.get("temperature"),
         "top_p": body.get("top_p"),
     }
-    effort = body.get("reasoning_effort")
     sent: dict[str, Json] = {
         "model": body["model"],
         "messages": list(_messages(body["messages"])),
@@ -107,11 +107,6 @@ def as_openai(body: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
     """
     places = count()
     return as_chunks(body, lambda line: _chunk(line, places))
-
-
-def _within(limit: Json, window: int) -> Json:
-    """An answer may take the part of the context that is left for it: for a longer one Ollama drops the prompt."""
-    return min(limit, window // ANSWER_SHARE) if isinstance(limit, int) else limit
 
 
 def _messages(messages: Any) -> Iterator[JsonObject]:

@@ -13,43 +13,62 @@ _A_DAY = re.compile(r"per[ _-]?day|calls ?/ ?(day|month)|\bdaily\b|\b[rt]pd\b|ไป
 _DAY_WAIT_S = 3_600.0
 """At least so long for a quota of a day, whatever shorter time a server names beside it."""
 _MARKUP = re.compile(r"<(style|script)\b[^<>]*>[^<]*</\1>|<[^<>]*>", re.IGNORECASE)
+_PLACES = (
+    *("metadata", "raw", "fault", "base_resp", "errors", "error_description", "detail", "message", "msg", "error"),
+    *("status_msg", "error_msg", "errmsg", "error_message", "errormessage", "faultstring", "reason", "text", "title"),
+)
+"""Fields that hold the words of an error, or an object with them, the surest first."""
+_FURTHER = ("choices", "response", "body", "data", "details")
+"""Those that may, if no other does."""
+_STATUSES = ("code", "status", "status_code", "statuscode", "http_status")
+_DEEPEST = 8
+_MOST_FAULTS = 16
 
 
 def parse_refusal(body: bytes, status: int | None = None, headers: Mapping[str, str] | None = None) -> ModelError:
     """The error in the body of a refused request, or in a stream; if its form is unknown, quotes its beginning.
 
-    Without an HTTP `status`, a numeric code serves as one.
+    Without an HTTP `status`, a number in the body that looks like one serves.
     """
     text = body.decode("utf-8", "replace")
-    told = _error_in(json_or_text(text))
-    words = next(filter(None, (_text(told.get(name)) for name in ("message", "error", "status_msg", "error_msg"))), "")
-    message = words or "; ".join(_details(told.get("detail")))
-    if inner := _upstream(told):
-        message = f"{message}: {inner}" if message else inner
-    if not message and not any(
-        isinstance(told.get(key), str) for key in ("message", "error", "detail", "code", "type")
-    ):
-        message = _quoted(text)
-    code, wait = told.get("code"), wait_in(text, message)
-    if status is None and isinstance(code, int) and not isinstance(code, bool):
-        status = code
-    kind = _text(code) or _text(told.get("type")) or _text(told.get("status")) or None
-    error = classify(status, kind, message or f"HTTP status {status}", headers, wait)
-    error.fields = frozenset({*_places(told.get("detail")), _text(told.get("param"))})
+    told = _told(json_or_text(text))
+    code, *others = (_text(told.get(name)) for name in ("code", "type", "status"))
+    is_known = any(isinstance(told.get(name), str) for name in ("error", "detail", "code", "type"))
+    message = told["message"] or ("" if is_known else _quoted(text))
+    if status is None:
+        named = (str(told.get(name)) for name in _STATUSES)
+        status = next((int(number) for number in named if re.fullmatch(r"[45]\d\d", number)), None)
+    kind = next(filter(None, (code, *others)), None)
+    error = classify(status, kind, message or f"HTTP status {status}", headers, wait_in(text, message))
+    error.fields = frozenset({*filter(_text, told.get("loc") or ()), _text(told.get("param"))})
     return error
 
 
-def _error_in(data: Any) -> Mapping[str, Any]:
-    """The object with the error: whole, below `error`, in a choice, or the first of a list."""
+def _told(data: Any, depth: int = _DEEPEST) -> dict[str, Any]:
+    """The fields of an error, wherever it stands in what a server says; its words are the `message`."""
     match data:
-        case {"error": dict(error)} | {"base_resp": dict(error)} | {"message": dict(error)}:
-            return error
-        case [first, *_] | {"errors": [first, *_]} | {"choices": [{"error": dict()} as first, *_]}:
-            return _error_in(first)
-        case dict():
-            return data
-        case _:
-            return {}
+        case str(text) if text.lstrip().startswith(("{", "[")) and json_or_text(text) != text and depth:
+            return _told(json_or_text(text), depth - 1)
+        case str(text):
+            return {"message": _quoted(text)}
+        case [_, *_] if depth:
+            each = [_told(part, depth - 1) for part in data[:_MOST_FAULTS]]
+            words = "; ".join(told["message"] for told in each if told["message"])
+            return {**each[0], "message": words, "loc": [step for told in each for step in told.get("loc") or ()]}
+        case dict() if depth:
+            own = {str(name).lower(): value for name, value in data.items()}
+            inner = [_told(value, depth - 1) for value in _ordered(own)]
+            found = next((told for told in inner if told["message"]), inner[0] if inner else {"message": ""})
+            place = ".".join(map(str, own["loc"])) if isinstance(own.get("loc"), list) else ""
+            return {**own, **found, "message": f"{place}: {found['message']}" if place else found["message"]}
+    return {"message": ""}
+
+
+def _ordered(fields: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the values that may hold the words: objects before plain texts, which often say less."""
+    usual = [fields[name] for name in _PLACES if fields.get(name)]
+    yield from sorted(usual, key=lambda value: isinstance(value, str))
+    yield from (fields[name] for name in _FURTHER if fields.get(name))
 
 
 def _quoted(body: str) -> str:
@@ -62,40 +81,11 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _details(detail: object) -> Iterator[str]:
-    """Yield the faults of a list as validators write it: the place, then what is wrong."""
-    match detail:
-        case str():
-            yield detail
-        case list():
-            for each in detail:
-                match each:
-                    case {"msg": str(words), "loc": list(place)}:
-                        yield f"{'.'.join(map(str, place))}: {words}"
-                    case {"msg": str(words)} | str(words):
-                        yield words
-
-
-def _places(detail: object) -> Iterator[str]:
-    for each in detail if isinstance(detail, list) else ():
-        match each:
-            case {"loc": list(place)}:
-                yield from (step for step in place if isinstance(step, str))
-
-
-def _upstream(told: Mapping[str, Any]) -> str:
-    """The error of the server behind a router, as OpenRouter passes it on."""
-    match told:
-        case {"metadata": {"raw": str(raw)}}:
-            return parse_refusal(raw.encode()).message
-    return ""
-
-
-_RETRY_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d+(?:\.\d+)?)s"')
+_WAIT = re.compile(r'"retry_?(?:delay|after)(?:_?seconds|(_ms))?"\s*:\s*"?(\d+(?:\.\d+)?)', re.IGNORECASE)
 
 
 def wait_in(body: str, message: str) -> float | None:
     """Seconds to wait, as an error's body or its message says."""
-    found = _RETRY_DELAY.search(body)
-    wait = float(found[1]) if found else seconds_in(message)
+    found = _WAIT.search(body)
+    wait = float(found[2]) / (1000 if found[1] else 1) if found else seconds_in(message)
     return max(wait or 0.0, _DAY_WAIT_S) if _A_DAY.search(f"{body} {message}") else wait

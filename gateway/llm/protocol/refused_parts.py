@@ -23,6 +23,7 @@ from gateway.llm.protocol.wire import (
     has_images,
     lacks_fields,
     messages_json,
+    plain_tools,
     texts_of,
     without_images,
 )
@@ -43,28 +44,37 @@ SUMMARY = "reasoning.summary"
 _SAMPLING = ("temperature", "top_p", "max_completion_tokens", "max_tokens")
 _OPTIONAL = ("tools", "tool_choice", "response_format", "stream_options", "include", *_SAMPLING, "stream")
 """Fields without which an answer is still an answer."""
+_TRIFLES = ("temperature", "top_p", "stream_options", "include")
+"""Those of which any complaint is a refusal."""
 GIVEN_BACK = "fields of its own"
 OTHERS_CALLS = "calls without fields of its own"
 _NEEDED = {"tools": {"tool_choice"}, "stream": {"stream_options"}}
 """Fields, and those that mean nothing without them."""
 OTHER_NAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
+SCHEMAS = "keywords of the tools' schemas"
+_SCHEMA = re.compile(r"function_?(decl|param)|(?<!in )schema|grammar|tools?[\w.\[\]]*param", re.IGNORECASE)
 _OF_THINKING = frozenset({"reasoning_effort", "reasoning", "thinking", "enable_thinking", "chat_template_kwargs"})
 ORDER = "messages of one role in a row"
 _ALTERNATE = re.compile(r"(roles?|messages?)\b.{0,80}\balternat|unexpected role", re.IGNORECASE | re.DOTALL)
 SYSTEM = "messages of the system"
-_NO_SYSTEM = re.compile(r"system (role|message).{0,20} not\b|support '?system\b|developer inst.* not", re.IGNORECASE)
+_NO_SYSTEM = re.compile(r"system (role|message).{0,20} (not|must)|(role|support|got)\W{1,3}system|developer inst", re.I)
+_SAID = ((CHAT, _NOT_BY_CHAT), (ORDER, _ALTERNATE), (SYSTEM, _NO_SYSTEM))
 _WANTED = re.compile(
     r"(?si)(?=.*(reasoning_(content|details)|thought_?signature|redacted_thinking))"
     r".*(missing|must (be|start)|required|back)"
 )
 _NOT_TAKEN = re.compile(
     r"support|unrecognized|unknown|unexpected|extra (inputs|fields)|not (permitted|allowed|available|enabled)"
-    r"|deprecated|disabled|requires|unavailable|only (the default|\S+ is allowed)|no endpoints|cannot find field"
-    r"|remove the|(must|should) be (one of|in\b|between|')|only works|cannot both be|invalid for this",
+    r"|deprecated|disabled|requires|unavailable|no endpoints|cannot find field|remove the|invalid for this|not a valid"
+    r"|instead of|(can't|cannot) (use|call)|not (accepted|implemented)|(must|should) be (one of|in\b|between|'|null)",
     re.IGNORECASE,
 )
 _TOOL_WORDS = re.compile(r"\btools?\b|tool[ _-]?(use|choice|call)|function[ _-]?call|\bfunctions\b", re.IGNORECASE)
-_NO_IMAGES = re.compile(r"\bimage(s|_url)?\b|vision|multi-?modal|content.{1,17}be a.{0,7}string", re.IGNORECASE)
+_NO_IMAGES = re.compile(
+    r"\b(images?|image_url|pictures?|attachments)\b|vision|multi-?modal|content.{1,17}be a.{0,7}string|text.only"
+    r"|only text|non-text|content (part|type)|interface \{\}|\.content\b.{0,20}string|be (in )?\W{1,2}text",
+    re.IGNORECASE,
+)
 _FAULTY_IMAGE = re.compile(
     r"(invalid|unsupported|corrupt\w*|valid|at most \d+) (base64 )?image\b(?! input)"
     r"|(could not|unable to|failed to|cannot) (process|decode|load|identify|read|open|fetch|download)\b.{0,30}\bimage"
@@ -74,7 +84,7 @@ _FAULTY_IMAGE = re.compile(
 """Of a picture, not of the model."""
 FAULTY = "pictures, one of which is faulty"
 _NOT_SHOWN = "\n(A picture here was refused as too large or damaged, so you get none of them: say so.)"
-_THINKING_WORDS = re.compile(r"thinking|reasoning|\beffort\b", re.IGNORECASE)
+_THINKING_WORDS = re.compile(r"thinking|reasoning|\beffort\b|\bthink value", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +124,8 @@ class LeftOut:
         """The fields, and those that ask for this level, without the parts."""
         parts = self.parts.union(*(needing for part, needing in _NEEDED.items() if part in self.parts))
         body = {**fields, **({} if f"{THINKING}{level}" in parts else thinking)}
+        if SCHEMAS in parts and "tools" in body:
+            body["tools"] = plain_tools(body["tools"])
         return {name: value for name, value in body.items() if name not in parts}
 
 
@@ -174,30 +186,35 @@ def refused_part(
     if status in (401, 402, 403, 408, 429):
         return None
     error = error.without_quotes(texts_of(prompt))
-    if _NOT_BY_CHAT.search(error.words):
-        return CHAT
+    if part := next((part for part, words in _SAID if words.search(error.words)), None):
+        return part
     if has_images(prompt) and IMAGES not in left.parts and _NO_IMAGES.search(error.words):
         return FAULTY if _FAULTY_IMAGE.search(error.words) else IMAGES
     if OTHERS_CALLS not in left.parts and _WANTED.match(error.words) and lacks_fields(prompt, left.source):
         return OTHERS_CALLS
-    if _ALTERNATE.search(error.words):
-        return ORDER
-    if _NO_SYSTEM.search(error.words):
-        return SYSTEM
-    if not (_NOT_TAKEN.search(error.words) or str(error.code).startswith("unsupported_")):
-        return None
 
     def is_named(name: str) -> bool:
         return name in error.fields or bool(re.search(rf"\b{re.escape(name)}\b", error.words))
 
-    if any(map(is_named, given_back(prompt, left.source))):
+    not_taken = bool(_NOT_TAKEN.search(error.words)) or str(error.code).startswith("unsupported_")
+    if not_taken and any(map(is_named, given_back(prompt, left.source))):
         return GIVEN_BACK
-    if "tools" in body and ({"tools", "tool_choice", "functions"} & error.fields or _TOOL_WORDS.search(error.words)):
-        return "tools"
-    if status >= 500 or error.kind is ErrorKind.CONTEXT_LENGTH or OUTPUT_BOUND.search(error.words):
+    if "tools" in body and not is_named("response_format") and (part := _refused_tools(error, left, not_taken)):
+        return part
+    is_other = error.kind is ErrorKind.CONTEXT_LENGTH or not (not_taken or error.kind is ErrorKind.BAD_REQUEST)
+    if status >= 500 or is_other or OUTPUT_BOUND.search(error.words):
         return None
     if SUMMARY in body.keys() & error.fields:
         return SUMMARY
     if _OF_THINKING & body.keys() and (_OF_THINKING & error.fields or _THINKING_WORDS.search(error.words)):
         return f"{THINKING}{params.thinking}"
-    return next((field for field in _OPTIONAL if field in body and is_named(field)), None)
+    return next((field for field in (_OPTIONAL if not_taken else _TRIFLES) if field in body and is_named(field)), None)
+
+
+def _refused_tools(error: ModelError, left: LeftOut, not_taken: bool) -> str | None:
+    """The schemas of the tools, or, if they aren't taken in plain words either, the tools."""
+    of_schemas = _SCHEMA.search(f"{error.code} {error.words}")
+    if of_schemas and SCHEMAS not in left.parts:
+        return SCHEMAS
+    named = {"tools", "tool_choice", "functions"} & error.fields or _TOOL_WORDS.search(error.words)
+    return "tools" if (named or error.code == "invalid_function_parameters") and (not_taken or of_schemas) else None

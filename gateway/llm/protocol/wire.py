@@ -7,7 +7,7 @@ from dataclasses import replace
 from hashlib import sha256
 from itertools import chain, repeat
 from json import loads
-from typing import Literal, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
 from gateway.domain.conversation.model import (
     AssistantMessage,
@@ -21,7 +21,7 @@ from gateway.domain.conversation.model import (
     ToolSpec,
     UserMessage,
 )
-from gateway.domain.json import Json, JsonObject
+from gateway.domain.json import Json, JsonObject, Schema, simplified
 from gateway.domain.settings import Params, ThinkingLevel
 
 Calls: TypeAlias = Literal["all", "own", "none"]
@@ -188,6 +188,32 @@ def _call(call: ToolCall, fields: str, short_ids: bool) -> JsonObject:
 def _tool(spec: ToolSpec) -> JsonObject:
     function: JsonObject = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
     return {"type": "function", "function": function}
+
+
+def plain_tools(tools: Any) -> Json:
+    """The tools with parameters in the few keywords that every provider takes; the tools themselves check calls."""
+    return [{**tool, "function": _plain_function(**tool["function"])} for tool in tools]
+
+
+def _plain_function(parameters: Schema, **others: Json) -> JsonObject:
+    defined = next((each for name in ("$defs", "definitions") if isinstance(each := parameters.get(name), dict)), {})
+    schemas = ((name, each) for name, each in defined.items() if isinstance(each, dict))
+    within = {name: simplified(each, {}, _plain) for name, each in schemas}  # one level: more may have no end
+    return {**others, "parameters": {**simplified(parameters, within, _plain), "type": "object"}}
+
+
+def _plain(part: Schema) -> Schema:
+    """A part of a schema without other keywords; of several kinds the first."""
+    match part:
+        case {"anyOf": [dict(first), *_]} | {"oneOf": [dict(first), *_]} | {"allOf": [dict(first), *_]}:
+            part = {**first, **part}
+    fields, told = part.get("properties"), part.get("type") or "string"
+    kind = next((each for each in told if each != "null"), "string") if isinstance(told, list) else told
+    names = ("description", "enum") if kind == "string" else ("description",)
+    kept: Schema = {"type": "object" if fields else kind, **{name: part[name] for name in names if name in part}}
+    if fields:
+        kept |= {"properties": fields, "required": [name for name in part.get("required") or () if name in fields]}
+    return kept | ({"items": part.get("items") or {"type": "string"}} if kind == "array" else {})
 
 
 _SWITCHED = frozenset({"deepseek", "zai", "moonshot"})

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from dataclasses import replace
 from importlib import import_module
 from json import loads
 from typing import Protocol, cast
@@ -206,8 +207,7 @@ def translate(error: Exception) -> ModelError:
     code = getattr(error, "code", None)
     status = getattr(error, "status_code", None)
     known = status if isinstance(status, int) else None, code if isinstance(code, str) else None
-    found = classify(*known, text, _headers(error), wait_in(text, message))
-    return ModelError(found.kind, message, status=known[0], code=known[1], retry_after=found.retry_after, words=message)
+    return replace(classify(*known, text, _headers(error), wait_in(text, message)), message=message, words=message)
 
 
 def _headers(error: Exception) -> Mapping[str, str]:
