@@ -549,10 +549,10 @@ async def setups(browser: Browser, running: Running, folder: Path) -> None:
 
 async def lived_in(browser: Browser, running: Running, folder: Path, names: Sequence[str]) -> None:
     (folder / "config.json").write_text(CONFIG)
-    desk = desk_in(folder, {"BOT": "123456:made-up"})
+    desk = desk_in(folder, {})
     now = datetime.now(UTC)
     started = await running.start(
-        settings=desk.editor,
+        editor=desk.editor,
         logs=folder / "logs",
         findings=lambda: FINDINGS,
         limits=lambda: Limits(day_usd=2, month_usd=20),
