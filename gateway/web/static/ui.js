@@ -481,7 +481,17 @@ document.addEventListener("input", ({ target }) => {
 find?.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 250) });
 find?.addEventListener("submit", event => { event.preventDefault(); clearTimeout(typing); search() });
 document.addEventListener("change", event => event.target.form === by("choosing") && find && count());
-document.addEventListener("change", ({ target: { form } }) => form?.matches("[data-auto]") && form.requestSubmit());
+// ---- the filters of a page that streams: it shows what is typed, but a session's log, which may not exist, is a page
+const follow = $("[data-follow]");
+function refollow() {
+  const query = new URLSearchParams([...new FormData(follow)].filter(([, value]) => value)), [events] = stream.dataset.stream.split("?");
+  history.replaceState(null, "", `?${query}`);
+  stream.dataset.stream = `${events}?${query}`; last = latest = ""; connect();
+}
+const wantsPage = () => !stream || edited($(":has(> [name=session])", follow) ?? document.createElement("i"));
+follow?.addEventListener("input", () => { clearTimeout(typing); if (!wantsPage()) typing = setTimeout(refollow, 250) });
+follow?.addEventListener("change", () => wantsPage() && follow.requestSubmit());
+follow?.addEventListener("submit", event => { if (!wantsPage()) { event.preventDefault(); clearTimeout(typing); refollow() } });
 async function load(panel, saved = false) {
   const loaded = await piece(panel.dataset.load), now = by(panel.id) ?? panel;
   if (!loaded || (!saved && edited(now))) return;                          // what was typed meanwhile stays
