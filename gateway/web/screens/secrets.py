@@ -16,7 +16,7 @@ from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 
 log = structlog.get_logger(__name__)
-screen = Screen("/secrets", "Secrets", "key-round", 54)
+screen = Screen("/secrets", "Secrets", "lock", 54)
 
 
 @dataclass(frozen=True, slots=True)
