@@ -229,7 +229,7 @@ SHOTS = [
     Shot("settings", "/settings", tuple(LOOKS)),
     Shot("settings-review", "/settings", ("desktop",), change_budget),
     Shot("usage", "/usage", tuple(LOOKS)),
-    Shot("logs", "/logs"),
+    Shot("logs", "/logs", SMALL, lambda page: expect(page.locator(".line").first).to_be_visible()),
     Shot("health", "/checks"),
     Shot("tokens", "/tokens", ("desktop",)),
     Shot("tokens-new", "/tokens", ("phone",), new_token),
