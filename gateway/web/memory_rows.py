@@ -5,7 +5,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date, timedelta
+from datetime import date
 from typing import Annotated, TypeVar
 
 from markupsafe import Markup, escape
@@ -27,10 +27,11 @@ from gateway.domain.memory.memories import (
 )
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import one_line
+from gateway.domain.time import moment
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import kind, outdated, who
 from gateway.store.memory import memories, search
-from gateway.web.http.bodies import Text, midnight
+from gateway.web.http.bodies import Text
 from gateway.web.site import Site
 
 MOST_CHOSEN = 50
@@ -63,8 +64,7 @@ class MemoryQuery(BaseModel):
     @property
     def narrow(self) -> bool:
         """Whether a filter is set."""
-        shown = self.model_dump(exclude={"q", "skip", "id", "untrusted", "replaced"}, exclude_defaults=True)
-        return bool(shown)
+        return bool(self.model_dump(exclude={"q", "skip", "id", "untrusted", "replaced"}, exclude_defaults=True))
 
     def filter(self, zone: str | None) -> MemoryFilter:
         """The filter, whose days are those of the zone; without words to search for, memories only."""
@@ -74,8 +74,8 @@ class MemoryQuery(BaseModel):
             categories=(self.category,) if self.category else (),
             tags=tuple(filter(None, (tag.strip().casefold() for tag in self.tag.split(",")))),
             agent=self.agent or None,
-            since=midnight(self.since, zone) if self.since else None,
-            until=midnight(self.until + timedelta(days=1), zone) if self.until else None,
+            since=moment(str(self.since), zone) if self.since else None,
+            until=moment(str(self.until), zone, end=True) if self.until else None,
             pinned=self.pinned,
             at_most=Label.UNTRUSTED if self.untrusted else Label.KNOWN,
             superseded=self.replaced,

@@ -229,7 +229,7 @@ SHOTS = [
     Shot("settings", "/settings", tuple(LOOKS)),
     Shot("settings-review", "/settings", ("desktop",), change_budget),
     Shot("usage", "/usage", tuple(LOOKS)),
-    Shot("logs", "/logs"),
+    Shot("logs", "/logs", SMALL, lambda page: expect(page.locator(".line").first).to_be_visible()),
     Shot("health", "/checks"),
     Shot("tokens", "/tokens", ("desktop",)),
     Shot("tokens-new", "/tokens", ("phone",), new_token),
@@ -549,10 +549,10 @@ async def setups(browser: Browser, running: Running, folder: Path) -> None:
 
 async def lived_in(browser: Browser, running: Running, folder: Path, names: Sequence[str]) -> None:
     (folder / "config.json").write_text(CONFIG)
-    desk = desk_in(folder, {"BOT": "123456:made-up"})
+    desk = desk_in(folder, {})
     now = datetime.now(UTC)
     started = await running.start(
-        settings=desk.editor,
+        editor=desk.editor,
         logs=folder / "logs",
         findings=lambda: FINDINGS,
         limits=lambda: Limits(day_usd=2, month_usd=20),

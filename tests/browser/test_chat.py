@@ -107,6 +107,8 @@ async def test_an_answer_with_everything_in_it(browser: Browser, web: Web, schem
         assert await cell.evaluate(lines) == 1
         assert await page.locator("math").count() == 2
         await expect(page.get_by_role("img", name="Bar chart: Revenue").locator("rect")).to_have_count(4)
+        colour = await page.locator(".plot rect.s1").first.evaluate("bar => getComputedStyle(bar).fill")
+        await expect(page.locator(".legend .s1")).to_have_css("background-color", colour)
         seats = page.get_by_role("button", name="Seats")
         await seats.click()
         await expect(page.locator(".md > .table .sorts tbody tr").first).to_have_text("AMER90")

@@ -215,6 +215,12 @@ async def test_a_temporary_chat_says_so_and_is_deleted(browser: Browser, web: We
         await expect(page.locator("#chats")).not_to_contain_text("Keep this")
         await watched.show(f"temporary-{'phone' if phone else 'desktop'}-{scheme}")
         await accessible(page)
+        await page.locator(".message.user").hover()
+        await page.get_by_role("button", name="Edit").click()
+        await page.fill("#text", "Keep that to yourself")
+        await page.keyboard.press("Control+Enter")
+        await expect(page.locator(".assistant:not(.live)").last).to_contain_text("re: Keep that")
+        await expect(page.get_by_role("link", name="Earlier version")).to_have_count(0)
         await page.get_by_role("button", name="End and delete").click()
         await expect(page.locator(".notice")).to_contain_text("Deleted")
         await expect(page.locator(".message.user")).to_have_count(0)
@@ -236,3 +242,114 @@ async def test_an_unverified_answer_says_why(browser: Browser, web: Web):
         await expect(page.get_by_role("button", name="Vouch")).to_be_visible()
         await watched.assert_clean()
     assert await web.path.rows("select max(label)::int from sessions") == [(int(Label.UNTRUSTED),)]
+
+
+async def test_the_sidebar_says_answering_as_long_as_it_is_so(browser: Browser, web: Web):
+    writing = Wait()
+    web.model.says("Half of the", writing, " answer.")
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.add_init_script("window.setInterval = () => 0")
+        await page.reload()
+        await page.fill("#text", "How long?")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#chats .badge.live")).to_have_text("answering")
+        writing.over.set()
+        await expect(page.locator(".assistant:not(.live)")).to_contain_text("Half of the answer.")
+        await expect(page.locator("#chats a")).to_have_count(1)
+        await expect(page.locator("#chats .badge.live")).to_have_count(0)
+        await watched.assert_clean()
+
+
+async def test_words_stay_with_their_chat_until_they_are_taken(browser: Browser, web: Web):
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.get_by_role("link", name="New chat").click()
+        await page.fill("#text", "/nonsense it is")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#toast")).to_contain_text("unknown command")
+        await expect(page.locator("#text")).to_have_value("/nonsense it is")
+        await expect(page).to_have_url(f"{web.page}/c/new")
+        await write(page, "The bike is blue")
+        await expect(page).to_have_url(re.compile(r"/c/[0-9a-f-]{36}$"))
+        await page.fill("#text", "And its saddle")
+        await page.reload()
+        await expect(page.locator("#text")).to_have_value("And its saddle")
+        await page.locator(".message.user").hover()
+        await page.get_by_role("button", name="Edit").click()
+        await page.fill("#text", "The bike is green")
+        await page.reload()
+        await expect(page.locator("#editing")).to_be_visible()
+        await expect(page.locator("#text")).to_have_value("The bike is green")
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#text")).to_have_value("And its saddle")
+        await page.goto(f"{web.page}/c/new")
+        await expect(page.locator("#text")).to_have_value("")
+        await watched.assert_clean()
+
+
+async def test_words_are_sent_where_they_were_typed_after_signing_in_again(browser: Browser, web: Web):
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.get_by_role("link", name="New chat").click()
+        await write(page, "The bike is blue")
+        address = page.url
+        await page.fill("#text", "And its saddle")
+        await web.path.rows("update api_tokens set revoked_at = now() where kind = 'cookie' returning 1")
+        await page.keyboard.press("Enter")
+        await expect(page).to_have_url(f"{web.page}/login")
+        await page.goto(web.backend.access.sign_in_link(web.url))
+        await expect(page).to_have_url(address)
+        await expect(page.locator(".message.user").last).to_contain_text("And its saddle")
+        await expect(page.locator(".message.user")).to_have_count(2)
+
+
+async def test_two_tabs_without_a_connection_lose_nothing(browser: Browser, web: Web):
+    async with opened(browser, web) as watched:
+        one, two = watched.page, await watched.page.context.new_page()
+        await two.goto(f"{web.page}/")
+        for page, text in ((one, "from the first"), (two, "from the second"), (one, "and again")):
+            await page.route(f"{web.page}/chat", lambda route: route.abort())
+            await page.fill("#text", text)
+            await page.keyboard.press("Enter")
+            await expect(page.locator("#unsent")).to_contain_text(text)
+        await two.close()
+        await one.unroute(f"{web.page}/chat")
+        await one.reload()
+        await expect(one.locator(".message.user")).to_have_count(3)
+        await expect(one.locator("#thread")).to_contain_text("from the second")
+        await expect(one.locator("#unsent .message")).to_have_count(0)
+
+
+async def test_back_and_reload_find_the_place(browser: Browser, web: Web):
+    web.model.says("line\n\n" * 90)
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await write(page, "write much", "line")
+        await page.hover("#chat")
+        await page.mouse.wheel(0, -900)
+        await page.mouse.wheel(0, 250)
+        await expect(page.locator("#newer")).to_be_hidden()
+        place = await page.locator("#chat").evaluate("chat => chat.scrollTop")
+        assert place > 300
+        await page.goto(f"{web.page}/memory")
+        await page.go_back()
+        await expect(page.locator("#chat")).to_have_js_property("scrollTop", place)
+        await page.reload()
+        await expect(page.locator(".assistant")).to_have_count(1)
+        await expect(page.locator("#chat")).to_have_js_property("scrollTop", place)
+        await watched.assert_clean()
+
+
+async def test_the_menu_of_a_chat_closes_by_a_click_elsewhere_and_by_esc(browser: Browser, web: Web):
+    async with opened(browser, web) as watched:
+        page, menu = watched.page, watched.page.locator("#about-chat")
+        await menu.locator("summary").first.click()
+        await expect(menu).to_have_attribute("open", "")
+        await page.keyboard.press("Escape")
+        await expect(menu).not_to_have_attribute("open", "")
+        await expect(menu.locator("summary").first).to_be_focused()
+        await menu.locator("summary").first.click()
+        await page.click("#chat", position={"x": 40, "y": 400})
+        await expect(menu).not_to_have_attribute("open", "")
+        await watched.assert_clean()

@@ -89,6 +89,10 @@ async def test_channels_are_tested_and_switched_off(
         await page.goto(f"{started.web.page}/channels")
         await expect(page.locator("#channel-telegram")).to_contain_text("refused: the token is wrong")
         await expect(page.locator("#add-channel")).to_contain_text("Slack")
+        lines = [await page.locator("#channel-telegram small").nth(at).bounding_box() for at in (0, -1)]
+        assert lines[0]
+        assert lines[1]
+        assert lines[0]["y"] + lines[0]["height"] <= lines[1]["y"]
         await accessible(page)
         await watched.show(f"channels-settings-{look}")
         await page.locator("#channel-telegram").get_by_role("button", name="Disable").click()

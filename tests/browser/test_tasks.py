@@ -31,8 +31,9 @@ async def test_tasks(browser: Browser, web: Web, scheme: str, phone: bool):
         await accessible(page)
         await watched.show(f"tasks-{look}")
         await page.get_by_label("Task", exact=True).fill("LANDLORD")
-        await page.get_by_role("button", name="Show").click()
         await expect(page.locator(".row.task")).to_have_count(1)
+        await expect(page.get_by_label("Task", exact=True)).to_be_focused()
+        await expect(page).to_have_url(f"{web.page}/tasks?text=LANDLORD&sort=newest")
 
         await page.goto(f"{web.page}/tasks/{id}")
         await page.get_by_text("Timeline").click()

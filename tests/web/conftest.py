@@ -257,12 +257,12 @@ GROUPS = ("access", "chat", "files", "trees", "tools", "channels", "settings", "
 def changed(backend: Backend, changes: Mapping[str, object]) -> Backend:
     """With other parts than its own, each under its name in its group; a clock is that of all."""
     for name, value in changes.items():
+        groups = [group for group in GROUPS if name in {each.name for each in fields(getattr(backend, group))}]
+        assert groups or name in ("clock", "signals"), f"no part of the backend is named {name}"
         if name in ("clock", "signals"):
             backend = replace(backend, **{name: value})
-        for group in GROUPS:
-            parts = getattr(backend, group)
-            if name in {each.name for each in fields(parts)}:
-                backend = replace(backend, **{group: replace(parts, **{name: value})})
+        for group in groups:
+            backend = replace(backend, **{group: replace(getattr(backend, group), **{name: value})})
     return backend
 
 

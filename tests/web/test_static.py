@@ -1,6 +1,7 @@
 import hashlib
 import re
 
+from gateway.web import screens
 from gateway.web.pages import STATIC
 
 LOCK = STATIC / "vendor.lock"
@@ -25,6 +26,9 @@ def test_every_icon_that_is_used_exists():
     for template in (STATIC.parent / "templates").iterdir():
         for name in re.findall(r'icon\("([^"]+)"\)', template.read_text()):
             assert f'id="{name}"' in icons, name
+    used = [screen.icon for screen in screens.discover()]
+    assert all(f'id="{name}"' in icons for name in used)
+    assert len(set(used)) == len(used), "two screens look the same in the sidebar"
 
 
 def test_templates_have_no_inline_script_or_style():

@@ -26,7 +26,7 @@ Mark = Literal["pinned", "archived"]
 
 _LISTED = """
 select s.id, s.title as given, s.agent, s.label, s.unattended, s.next_seq - 1 as messages, s.started_at,
-       s.spoken_at as last_at, s.ended_at, s.parent_id as parent, first.text as asked,
+       s.spoken_at as last_at, s.ended_at, parent.id as parent, first.text as asked,
        coalesce(at.channel, split_part(replace(first.origin, 'earlier', 'api'), ':', 1)) as channel,
        at.id is not null and not s.unattended and s.agent = 'default'
          and (at.channel not in ('api', 'terminal') or at.account = 'local') as ours,
@@ -45,6 +45,7 @@ cross join lateral (
     (select * from messages where session_id = s.id and kind = 'user' and seq is null order by id limit 1)) said
   limit 1) first
 left join addresses at on at.id = first.address_id and not s.unattended
+left join sessions parent on parent.id = s.parent_id and parent.deleted_at is null
 where s.principal_id = $1 and s.deleted_at is null """
 _NOT_TEMPORARY = """
   and s.id not in (select session_id from addresses where channel = 'web' and starts_with(thread, 'temporary-'))"""
@@ -212,8 +213,9 @@ async def said_by_person(conn: Connection, session: SessionId, message: MessageI
 
 
 async def with_versions(conn: Connection, rows: Sequence[MessageRow]) -> list[MessageRow]:
-    """The rows; those with which a branch begins say of which session they are another version."""
-    sql = "select id, parent_id, parent_seq from sessions where id = any($1) and parent_id is not null"
+    """The rows; those with which a branch begins say of which session, if still there, they are another version."""
+    sql = """select s.id, s.parent_id, s.parent_seq from sessions s
+             join sessions parent on parent.id = s.parent_id and parent.deleted_at is null where s.id = any($1)"""
     found = await conn.fetch(sql, list({row.session_id for row in rows}))
     begins = {(row["id"], row["parent_seq"] + 1): SessionId(row["parent_id"]) for row in found}
     return [replace(row, version_of=begins.get((row.session_id, row.seq or 0))) for row in rows] if begins else [*rows]

@@ -183,7 +183,7 @@ async def resource_metadata(request: Request, site: AtSite) -> dict[str, object]
 async def server_metadata(request: Request, site: AtSite) -> dict[str, object]:
     """The endpoints of OAuth, for clients without a secret."""
     base = _base(request, site)
-    ends = {"authorization": "authorize", "token": "token", "registration": "register"}
+    ends = {"authorization": "authorize", "token": "token", "registration": "register", "revocation": "revoke"}
     return {
         "issuer": base,
         **{f"{name}_endpoint": f"{base}/oauth/{path}" for name, path in ends.items()},
@@ -191,6 +191,7 @@ async def server_metadata(request: Request, site: AtSite) -> dict[str, object]:
         "response_types_supported": ["code"],
         "grant_types_supported": ["authorization_code", "refresh_token"],
         "token_endpoint_auth_methods_supported": ["none"],
+        "revocation_endpoint_auth_methods_supported": ["none"],
         "code_challenge_methods_supported": ["S256"],
     }
 
@@ -227,7 +228,7 @@ async def consent(request: Request, site: AtSite) -> Response:
 
 
 @router.post("/oauth/{endpoint}", dependencies=[Depends(for_programs)], include_in_schema=False)
-async def oauth(request: Request, site: AtSite, endpoint: Literal["token", "register"]) -> Response:
+async def oauth(request: Request, site: AtSite, endpoint: Literal["token", "register", "revoke"]) -> Response:
     """The endpoints of OAuth that programs use."""
     return await (await asyncio.to_thread(_authorization_server, request, site)).answer(endpoint, request)
 

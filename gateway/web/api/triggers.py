@@ -43,23 +43,13 @@ class Trigger(RequestBody):
     def _one_content(self) -> "Trigger":
         if (self.text is None) == (self.payload is None):
             raise PydanticCustomError("one_content", "give either text or payload")
+        _ = self.content  # JSON of a depth that can just be read may be too deep to be written again
         return self
 
     @cached_property
     def content(self) -> str:
         """The content as text."""
         return json.dumps(self.payload, ensure_ascii=False) if self.text is None else self.text
-
-
-def parse_trigger(body: bytes) -> Trigger:
-    """Parse a request body; raises `Refused`, naming the invalid field."""
-    trigger = validated(Trigger, body)
-    try:
-        # JSON of a depth that can just be read may be too deep to be written again.
-        _ = trigger.content
-    except (ValueError, RecursionError):
-        raise Refused(400, "invalid_request", "The body is not valid JSON.") from None
-    return trigger
 
 
 def body_text(body: bytes) -> str:
@@ -95,7 +85,7 @@ class QueuedTask:
 async def trigger(request: Request, site: AtSite, caller: Sender, key: Key = None) -> QueuedTask:
     """Send a trigger to the agent, which treats the content as data, not as instructions."""
     site.rate_limiter.spend(caller.account)
-    body = parse_trigger(await request.body())
+    body = validated(Trigger, await request.body())
     if body.agent not in MODELS:
         raise Refused(400, "unknown_agent", f"There is only {', '.join(MODELS)}.", param="agent")
     if key and body.idempotency_key not in {None, key}:

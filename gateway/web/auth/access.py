@@ -83,18 +83,16 @@ async def _no_caller(_request: Request) -> None:
 
 
 async def _browser(request: Request) -> Caller:
-    caller = await by_cookie(request)
-    if caller is None:
-        refused = Refused(401, "signed_out", "Sign in again: `supaclaw web` prints a link.")
-        raise _count_failure(request, _cookie(request), refused)
-    return caller
+    if caller := await by_cookie(request):
+        return caller
+    refused = Refused(401, "signed_out", "Sign in again: `supaclaw web` prints a link.")
+    raise _count_failure(request, _cookie(request), refused)
 
 
 async def _visitor(request: Request) -> Caller:
-    caller = await by_cookie(request)
-    if caller is None:
-        raise Refused(303, "signed_out", "Sign in first.", headers={"Location": "/login"})
-    return caller
+    if caller := await by_cookie(request):
+        return caller
+    raise Refused(303, "signed_out", "Sign in first.", headers={"Location": "/login"})
 
 
 public = Requirement(_no_caller, "public", PUBLIC_BODY)

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from mcp.server.auth.handlers.authorize import AuthorizationHandler
 from mcp.server.auth.handlers.register import RegistrationHandler
 from mcp.server.auth.handlers.token import TokenHandler
-from mcp.server.auth.middleware.client_auth import ClientAuthenticator
+from mcp.server.auth.middleware.client_auth import AuthenticationError, ClientAuthenticator
 from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
@@ -39,7 +39,7 @@ from mcp.shared.auth import OAuthClientInformationFull as ClientInfo
 from mcp.shared.auth import OAuthToken
 from pydantic import AnyUrl, field_validator
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from gateway.config.value_types import LOOPBACK_HOSTS
 from gateway.domain.people.credentials import Scope
@@ -55,7 +55,7 @@ MAX_REDIRECTS, MAX_CLIENT_NAME = 5, 60
 APPS = frozenset({"cursor", "vscode"})
 """Schemes of programs that are called back by their own."""
 _SAFE = f"one to {MAX_REDIRECTS} addresses with https, or with http on this machine"
-Endpoint: TypeAlias = Literal["authorize", "token", "register"]
+Endpoint: TypeAlias = Literal["authorize", "token", "register", "revoke"]
 _KEPT = {"client_id", "client_name", "redirect_uris", "scope", "token_endpoint_auth_method"}
 
 
@@ -106,9 +106,30 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
         if endpoint == "token":
             answer: Response = await TokenHandler(self, ClientAuthenticator(self)).handle(request)
             return answer
+        if endpoint == "revoke":
+            return await self._revoke(request)
         scopes = list(map(str, self.scopes))
         options = ClientRegistrationOptions(enabled=True, valid_scopes=scopes, default_scopes=scopes)
         return await RegistrationHandler(self, options).handle(request)
+
+    async def _revoke(self, request: Request) -> Response:
+        """RFC 7009, which ends both tokens by the refresh token; the handler of `mcp` demands a client's secret.
+
+        An access token doesn't show its client, so it isn't revoked alone.
+        """
+        try:
+            client = await ClientAuthenticator(self).authenticate_request(request)
+        except AuthenticationError as error:
+            return JSONResponse({"error": "invalid_client", "error_description": error.message}, 401)
+        token = str((await request.form()).get("token", ""))
+        if await tokens.find(self.site.database, token):
+            told = "revoke the refresh token, which ends its access token, too"
+            return JSONResponse({"error": "unsupported_token_type", "error_description": told}, 400)
+        plain = _access_token(token, client)
+        if row := await tokens.find(self.site.database, plain):
+            await tokens.revoke(self.site.database, row.name, plain)
+            self.site.rights.look_again()
+        return Response(headers={"Cache-Control": "no-store"})
 
     async def get_client(self, client_id: str) -> Client | None:
         """The client that an id describes; None if it describes none that is allowed."""
@@ -159,9 +180,7 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
     async def load_refresh_token(self, client: ClientInfo, refresh_token: str) -> RefreshToken | None:
         """The refresh token if the access token that it was issued with was neither revoked nor renewed."""
         row = await tokens.find(self.site.database, _access_token(refresh_token, client))
-        if row is None:
-            return None
-        return RefreshToken(token=refresh_token, client_id=client.client_id, scopes=list(row.scopes))
+        return RefreshToken(token=refresh_token, client_id=client.client_id, scopes=list(row.scopes)) if row else None
 
     async def exchange_refresh_token(
         self,
@@ -179,7 +198,7 @@ class AuthorizationServer(OAuthAuthorizationServerProvider[AuthorizationCode, Re
         """None: `/mcp` looks tokens up itself."""
 
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
-        """Nothing: the owner revokes on the page."""
+        """Nothing: `_revoke` does."""
 
     def _issued(self, client: ClientInfo, grant: AuthorizationCode | RefreshToken) -> tuple[OAuthToken, datetime]:
         """New tokens, and when the access token expires."""

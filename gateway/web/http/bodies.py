@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Annotated, TypeVar
 
 from fastapi import Request
@@ -14,7 +14,6 @@ from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
 from gateway.domain.text.texts import storable
-from gateway.domain.time import moment
 from gateway.web.http.errors import Refused
 
 _FIRST, _LAST = 1900, 2200
@@ -30,11 +29,6 @@ Text = Annotated[str, AfterValidator(storable)]
 Name = Annotated[str, AfterValidator(storable), StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 Moment = Annotated[datetime, AfterValidator(_in_reach)]
 """An ISO date or time; UTC unless it says otherwise."""
-
-
-def midnight(day: date, name: str | None = None) -> datetime:
-    """The beginning of a day in the zone of that name, or in UTC."""
-    return moment(day.isoformat(), name)
 
 
 class RequestBody(BaseModel):

@@ -39,9 +39,8 @@ async def waiting(site: AtSite) -> dict[str, int | bool]:
     async with site.database.connection() as conn:
         open = await reviews.list_open(conn, site.owner.id, site.clock.now())
         failed = await outbox.undelivered(conn, site.owner.id)
-    cards = len(asking.keys() - {"joining", "asking"})
     well = site.health.healthy() and all(state in WELL for state in site.channels.states().values())
-    return {"waiting": len(open) + cards + len(failed), "well": well}
+    return {"waiting": len(open) + len(failed) + len(asking.keys() - {"joining", "asking"}), "well": well}
 
 
 @screen.post("/inbox/deliveries/{row}", status_code=204, dependencies=OWNER)

@@ -63,12 +63,6 @@ async def new(request: Request, site: AtSite, temporary: bool = False) -> Respon
     return await show(request, site, f"{TEMPORARY if temporary else ''}{uuid4()}", fresh=True)
 
 
-@screen.get(f"/c/{TEMPORARY}{{id}}", dependencies=VISITOR)
-async def temporary_chat(request: Request, site: AtSite, id: UUID) -> Response:
-    """A temporary chat, until it is deleted."""
-    return await show(request, site, f"{TEMPORARY}{id}")
-
-
 async def show(request: Request, site: Site, chat: str | None, *, fresh: bool = False) -> Response:
     """A chat's page; a `fresh` one is not stored yet."""
     model, of = site.settings.model(), await open_in(site, chat)

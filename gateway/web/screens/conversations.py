@@ -152,7 +152,7 @@ LONGEST_TITLE = 200
 
 screen = Screen(HERE, "All chats", "history", 1)
 
-Place = Annotated[int | None, Query(ge=1, lt=2**31)]
+First = Annotated[int | None, Query(alias="from", ge=1, lt=2**31)]
 Message = Annotated[int | None, Query(ge=1, lt=2**63)]
 
 
@@ -200,12 +200,13 @@ async def moved(request: Request, rest: str) -> Response:
 
 @screen.get(f"{HERE}/{{id}}", dependencies=VISITOR)
 async def conversation(
-    request: Request, site: AtSite, id: UUID, at: Message = None, first: Annotated[Place, Query(alias="from")] = None
+    request: Request, site: AtSite, id: chat.Place, at: Message = None, first: First = None
 ) -> Response:
     """A chat of the page; else one conversation: its end, the stretch around a message, or from a place on."""
-    if await site.database.read(lambda conn: sessions.current(conn, chat.address_of(str(id)))):
-        return await chat.show(request, site, str(id))
-    of = await _find_conversation(site, id)
+    address = chat.address_of(id)
+    if address.temporary or await site.database.read(lambda conn: sessions.current(conn, address)) is not None:
+        return await chat.show(request, site, id)
+    of = await _find_conversation(site, UUID(id))
     if of.place is not None and at is None and first is None:
         return RedirectResponse(f"{HERE}/{of.place}" if of.place else "/", 303)
     reading = await read_stretch(site, of.id, first, at)

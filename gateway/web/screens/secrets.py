@@ -10,13 +10,13 @@ from fastapi import Depends, Form
 from gateway.secrets.facts import MAX_VALUE, Binding
 from gateway.web.auth.access import OWNER
 from gateway.web.http.bodies import Name, Text
-from gateway.web.http.errors import Refused
+from gateway.web.http.errors import Refused, existing
 from gateway.web.pages import Screen
 from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
 
 log = structlog.get_logger(__name__)
-screen = Screen("/secrets", "Secrets", "key-round", 54)
+screen = Screen("/secrets", "Secrets", "lock", 54)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,7 @@ async def delete(site: AtSite, of: ASecret) -> None:
 
 async def _done(site: Site, of: SecretChoice, event: str, there: bool = True) -> None:
     """Load the changed secret and log it; raises `Refused` if it isn't there."""
-    if not there:
-        raise Refused(404, "not_found", f"There is no secret {of.name}.")
+    existing(there or None, f"There is no secret {of.name}.")
     await site.settings.secrets.look()
     log.info(event, name=of.name, own=of.own)
 

@@ -34,7 +34,7 @@ LATER = "claw-setup"
 A_YEAR = 365 * 86_400
 _NO_ANSWER = {"problem": "", "vendors": (), "provider": "", "model": "", "connected": None}
 
-screen = Screen("/setup", "Setup", "plus", 50)
+screen = Screen("/setup", "Setup", "wand-sparkles", 50)
 _forms = cache(messengers.channel_forms)
 
 Pasted = Annotated[str, Form(max_length=1_000)]

@@ -70,10 +70,9 @@ def bars(nodes: Sequence[NodeRow], now: datetime) -> list[Bar]:
 
 def _bar(node: NodeRow, begin: datetime, span: float) -> Bar:
     final = node.status.final
-    start = 100 * (node.created_at - begin).total_seconds() / span
+    start = min(100 * (node.created_at - begin).total_seconds() / span, 99)
     end = 100 * (node.updated_at - begin).total_seconds() / span if final else 100
     lasted = seconds((node.updated_at - node.created_at).total_seconds()) if final else ""
-    start = min(start, 99)
     return Bar(node.name, node.status, round(start, 1), round(max(end - start, 1), 1), lasted)
 
 

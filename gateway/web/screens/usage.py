@@ -8,10 +8,10 @@ from typing import Annotated
 from fastapi import Query, Request
 from fastapi.responses import Response
 
+from gateway.domain.time import moment
 from gateway.store.work import budgets
 from gateway.store.work.budgets import Period, UsageRow
 from gateway.web.auth.access import VISITOR
-from gateway.web.http.bodies import midnight
 from gateway.web.pages import Screen
 from gateway.web.site import AtSite
 
@@ -32,10 +32,9 @@ async def page(
     now, limits = site.clock.now(), site.settings.limits()
     first, last = (day, day) if day else (now.date() - timedelta(days=days - 1), now.date())
     async with site.database.connection() as conn:
-        rows = await budgets.used(conn, midnight(first), midnight(last) + timedelta(days=1))
+        rows = await budgets.used(conn, moment(str(first), None), moment(str(last), None, end=True))
         accounts = await budgets.accounts(conn, now, await budgets.settled_cost(conn, now))
     limited = ("Today", Period.DAY, limits.day_usd), ("This month", Period.MONTH, limits.month_usd)
-    budgeted = [(name, accounts[period], limit) for name, period, limit in limited]
     of_day = {line.day: line for line in summed(rows, lambda row: row.day)}
     return site.screen(
         request,
@@ -50,7 +49,7 @@ async def page(
             "channel": summed(rows, lambda row: row.channel),
             "session": summed(rows, lambda row: row.session_id or row.channel)[:MOST_SESSIONS],
         },
-        budgets=budgeted,
+        budgets=[(name, accounts[period], limit) for name, period, limit in limited],
     )
 
 

@@ -8,7 +8,7 @@ async function signIn(secret) {
     ? await fetch("/login", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ secret }) })
     : await fetch("/login/state");
   const said = await answer.json(), problem = document.querySelector("[role=alert]");
-  if (said.signed_in) return location.replace("/");
+  if (said.signed_in) return location.replace(location.origin + (sessionStorage.getItem("supaclaw.back") ?? "/"));
   problem.hidden = !said.error;
   problem.textContent = said.error?.message;
 }

@@ -1,6 +1,7 @@
 // The page is rendered by the server; this applies its patches, keeps the connection, and runs the composer.
 const $ = (selector, root = document) => root.querySelector(selector);
 const by = id => document.getElementById(id);
+const signIn = () => { sessionStorage.setItem("supaclaw.back", location.pathname + location.search); location.assign("/login") };
 
 // ---- theme: the system's, light or dark, kept in a cookie so that the server renders it without a flash
 $("[data-theme-toggle]")?.addEventListener("click", () => {
@@ -74,7 +75,7 @@ const patch = {
     old.replaceChildren(fresh);
   },
   running(now) {
-    if (form) form.dataset.running = now;
+    if (form && form.dataset.running !== `${now}`) { form.dataset.running = now; showSide() }
     if (by("stop")) { by("stop").hidden = !now; by("send").hidden = now && !box.value.trim() && !files.length }
     by("thread")?.setAttribute("aria-busy", now);
   },
@@ -95,8 +96,11 @@ addEventListener("pointermove", event => { if (pressed && !event.buttons) releas
 addEventListener("blur", release);
 
 // ---- scrolling: sticks to the end until the reader scrolls up
-const chat = by("chat"), newer = by("newer");
-let stuck = true;
+const chat = by("chat"), newer = by("newer"), scroller = chat ?? $(".boards");
+let spot = history.state?.spot, stuck = spot === undefined;           // Back and reload find the place again
+const toSpot = () => { if (spot !== undefined) scroller.scrollTop = spot };
+addEventListener("pagehide", () => scroller && history.replaceState(chat && stuck ? null : { spot: scroller.scrollTop }, ""));
+if (scroller) toSpot();
 const atEnd = () => chat.scrollHeight - chat.scrollTop - chat.clientHeight < 60;
 const toEnd = () => { stuck = true; newer.hidden = true; chat.scrollTop = chat.scrollHeight };
 chat?.addEventListener("scroll", () => { stuck = atEnd(); if (stuck) newer.hidden = true }, { passive: true });
@@ -109,7 +113,8 @@ const isBoard = stream?.matches(".boards");                        // a chat cos
 let source, last = "", latest = "", heard = Date.now();
 function apply(patches) {
   for (const [what, ...where] of patches) patch[what](...where);
-  if (chat && stuck) toEnd(); else if (chat) newer.hidden = false;
+  if (spot !== undefined) { toSpot(); spot = undefined }
+  else if (chat && stuck) toEnd(); else if (chat) newer.hidden = false;
   if (by("chosen") && patches.some(([, , html]) => /class="command">\/(model|think)/.test(html))) showChosen();
 }
 function connect() {
@@ -128,7 +133,7 @@ function connect() {
 async function again() {
   try {
     const state = await (await fetch("/login/state")).json();
-    if (!state.signed_in) return location.assign("/login");
+    if (!state.signed_in) return signIn();
   } catch { return setTimeout(again, 1500) }
   connect();
 }
@@ -142,21 +147,34 @@ addEventListener("online", () => stream && connect());
 
 // ---- the composer: what was typed, and what could not be sent yet, survive a reload
 const form = by("composer"), box = by("text");
-const place = form?.dataset.chat ?? "", mine = form?.dataset.fresh === undefined ? place && `.${place}` : ".new";
-const kept = { draft: `supaclaw.draft${mine}`, unsent: "supaclaw.unsent", files: `supaclaw.files${mine}` };
-const stored = name => JSON.parse(localStorage.getItem(kept[name]) ?? "[]");
+const place = form?.dataset.chat ?? "";
+const mine = () => form?.dataset.fresh === undefined ? place && `.${place}` : place.startsWith("temporary") ? ".temporary" : ".new";
+const key = name => `supaclaw.${name}${name === "unsent" ? "" : mine()}`;
+const stored = name => JSON.parse(localStorage.getItem(key(name)) ?? "[]");
+const store = (name, text) => {
+  try { if (text) localStorage.setItem(key(name), text); else localStorage.removeItem(key(name)) } catch { /* full: it stays on this page alone */ }
+};
 let unsent = stored("unsent"), delivering = false;
-const keep = () => { localStorage.setItem(kept.unsent, JSON.stringify(unsent)); showUnsent() };
+const keep = change => {                                            // another tab may have changed it meanwhile
+  const known = new Set(unsent.map(m => m.id));
+  unsent = change([...unsent, ...stored("unsent").filter(m => !known.has(m.id))]);
+  store("unsent", JSON.stringify(unsent)); showUnsent();
+};
 const showUnsent = () => by("unsent").replaceChildren(...unsent.filter(m => m.late && (m.chat ?? "") === place).map(m => Object.assign(
   document.createElement("div"), { className: "message user waiting", textContent: [m.text, ...(m.files ?? []).map(f => f.name)].join("\n").trim() })));
 
-function submit(text, files = []) {
-  if (!text.trim() && !files.length) return;
-  enqueue({ text, files: files.map(({ id, name }) => ({ id, name })) });
+function submit(text, files) {                                      // no list of files: a button says it
+  if (!text.trim() && !files?.length) return;
+  enqueue({ text, typed: !!files, files: (files ?? []).map(({ id, name, size }) => ({ id, name, size })) });
 }
 function enqueue(message) {
-  unsent.push({ id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, chat: place, ...message });
-  keep(); toEnd(); deliver();
+  const sent = { id: crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`, chat: place, ...message };
+  keep(all => [...all, sent]); toEnd(); deliver();
+}
+function takeBack({ text, typed, files: attached }) {               // refused words are not lost
+  if (!typed) return;
+  box.value = [text, box.value].filter(words => words.trim()).join("\n\n");
+  files = [...attached, ...files]; showFiles(); changed();
 }
 async function deliver() {                                          // in order; a repeat carries the same id
   if (delivering || !form) return;
@@ -167,20 +185,18 @@ async function deliver() {                                          // in order;
       const body = new URLSearchParams({ text: message.text, client_id: message.id, ...(message.again && { again: message.again }), ...(message.chat && { chat: message.chat }) });
       for (const file of message.files ?? []) body.append("files", file.id);
       const answer = await fetch(form.action, { method: "POST", body });
-      if (answer.status === 401) { location.assign("/login"); break }
+      if (answer.status === 401) { signIn(); break }
       if (answer.status >= 500 || answer.status === 429) throw answer;
-      const said = await answer.json();
-      if (!answer.ok) {
-        say(said.error.message);
-        if (!box.value) { box.value = message.text; changed() }              // refused words are not lost
-      } else if (said.kind === "ignored") say(`Not sent: ${said.reason}. Type / to see the commands.`);
-      unsent.shift(); keep();
-      if (answer.ok && message.chat === place && form.dataset.fresh !== undefined) {     // from now on it has an address
-        delete form.dataset.fresh; history.replaceState(null, "", `/c/${place}`);
+      const said = await answer.json(), taken = answer.ok && said.kind !== "ignored";
+      keep(all => all.filter(m => m.id !== message.id));
+      if (!taken) { say(answer.ok ? `Not sent: ${said.reason}. Type / to see the commands.` : said.error.message); takeBack(message) }
+      if (taken && message.chat === place && form.dataset.fresh !== undefined) {     // from now on it has an address
+        for (const name of ["draft", "files"]) localStorage.removeItem(key(name));
+        delete form.dataset.fresh; history.replaceState(null, "", `/c/${place}`); changed(); showFiles();
       }
       showSide();
     } catch {
-      message.late = true; keep();
+      keep(all => all.map(m => ({ ...m, late: true })));
       setTimeout(deliver, 2000);
       break;
     }
@@ -189,7 +205,7 @@ async function deliver() {                                          // in order;
 }
 
 // ---- files: uploaded as soon as they are chosen, one after another; those that arrived survive a reload
-let files = stored("files"), uploads = Promise.resolve(), held = false;
+let files = stored("files"), uploads = Promise.resolve(), held = false, editing = "", before = "", asked = "";
 const underWay = file => !file.id && !file.problem;
 const size = bytes => bytes < 1000 ? `${bytes} B` : bytes < 999500 ? `${(bytes / 1e3).toFixed(bytes < 9950 ? 1 : 0)} kB` : `${(bytes / 1e6).toFixed(bytes < 9.95e6 ? 1 : 0)} MB`;
 
@@ -210,7 +226,7 @@ const upload = file => new Promise(over => {
   sending.onloadend = () => {
     const { status, response: answer } = sending;
     delete file.sending;
-    if (status === 401) location.assign("/login");
+    if (status === 401) signIn();
     if (status === 201) Object.assign(file, { id: answer.id, name: answer.name, size: answer.size, blob: undefined });
     else file.problem = answer?.error?.message ?? "The connection was lost.";
     file.lost = !status || status >= 500;
@@ -231,7 +247,7 @@ function showProgress(file) {
   if (bar) bar.value = file.done;
 }
 function showFiles() {
-  localStorage.setItem(kept.files, JSON.stringify(files.filter(f => f.id).map(({ id, name, size }) => ({ id, name, size }))));
+  store("files", JSON.stringify(files.filter(f => f.id).map(({ id, name, size }) => ({ id, name, size }))));
   by("files").hidden = !files.length;
   by("files").replaceChildren(...files.map(file => {
     const li = file.shown = by("file").content.firstElementChild.cloneNode(true), [bar, again, gone] = ["progress", "[data-again]", "[data-remove]"].map(s => $(s, li));
@@ -268,7 +284,7 @@ function suggest() {
 }
 function complete(name) { box.value = `/${name} `; changed(); box.focus() }
 function changed() {
-  localStorage.setItem(kept.draft, box.value);
+  if (editing) store("edit", JSON.stringify([editing, box.value])); else store("draft", box.value);
   suggest();
   patch.running(form.dataset.running === "true");
 }
@@ -276,8 +292,10 @@ function changed() {
 if (form) {
   const given = new URLSearchParams(location.search).get("text");      // an address may fill it in, and never sends it
   if (given) history.replaceState(null, "", location.pathname);
-  box.value = given ?? localStorage.getItem(kept.draft) ?? "";
-  if (given) suggest(); else changed();                                // nor takes the place of a draft
+  box.value = given ?? localStorage.getItem(key("draft")) ?? "";
+  if (given) suggest();                                                // nor takes the place of a draft
+  else if (stored("edit").length) { before = box.value; [editing, box.value] = stored("edit"); by("editing").hidden = false }
+  if (!given) changed();
   showFiles(); showUnsent(); deliver();
   box.addEventListener("input", () => { chosen = 0; changed() });
   box.addEventListener("keydown", event => {
@@ -355,7 +373,6 @@ if (speak && window.MediaRecorder && navigator.mediaDevices) {
 }
 
 // ---- branches: an earlier message said otherwise, or answered again
-let editing = "", before = "", asked = "";
 const branching = () => (form.dataset.running !== "true" && !$(".user.waiting", by("thread"))) || (say("Wait for the answer, or stop it first."), false);
 async function edit(id) {                                            // "" ends it
   if (id && !branching()) return;
@@ -366,6 +383,7 @@ async function edit(id) {                                            // "" ends 
     box.value = await answer.text();
   }
   editing = id; by("editing").hidden = !id; changed(); box.focus();
+  if (!id) localStorage.removeItem(key("edit"));
 }
 function cancelEdit() { box.value = before; before = ""; edit("") }
 function retryMessage(id, button) {
@@ -419,7 +437,7 @@ if (offer && zone && zone !== "Etc/Unknown") {
     event.preventDefault();
     try {
       const answer = await fetch(offer.action, { method: "POST", body: new URLSearchParams({ zone: event.submitter.value }) });
-      if (answer.status === 401) return location.assign("/login");
+      if (answer.status === 401) return signIn();
       if (!answer.ok) return say((await answer.json()).error.message);
       if (event.submitter.value) say(`Your times are in ${zone} now.`);
       offer.remove(); box.focus();
@@ -433,7 +451,7 @@ let typing, look = 0;
 async function piece(url) {
   try {
     const answer = await fetch(url);
-    if (answer.status === 401) location.assign("/login");
+    if (answer.status === 401) signIn();
     else if (answer.ok) return element(await answer.text());
     else say((await answer.json()).error.message);
   } catch { say("The gateway cannot be reached; try again.") }
@@ -463,7 +481,17 @@ document.addEventListener("input", ({ target }) => {
 find?.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(search, 250) });
 find?.addEventListener("submit", event => { event.preventDefault(); clearTimeout(typing); search() });
 document.addEventListener("change", event => event.target.form === by("choosing") && find && count());
-document.addEventListener("change", ({ target: { form } }) => form?.matches("[data-auto]") && form.requestSubmit());
+// ---- the filters of a page that streams: it shows what is typed, but a session's log, which may not exist, is a page
+const follow = $("[data-follow]");
+function refollow() {
+  const query = new URLSearchParams([...new FormData(follow)].filter(([, value]) => value)), [events] = stream.dataset.stream.split("?");
+  history.replaceState(null, "", `?${query}`);
+  stream.dataset.stream = `${events}?${query}`; last = latest = ""; connect();
+}
+const wantsPage = () => !stream || edited($(":has(> [name=session])", follow) ?? document.createElement("i"));
+follow?.addEventListener("input", () => { clearTimeout(typing); if (!wantsPage()) typing = setTimeout(refollow, 250) });
+follow?.addEventListener("change", () => wantsPage() && follow.requestSubmit());
+follow?.addEventListener("submit", event => { if (!wantsPage()) { event.preventDefault(); clearTimeout(typing); refollow() } });
 async function load(panel, saved = false) {
   const loaded = await piece(panel.dataset.load), now = by(panel.id) ?? panel;
   if (!loaded || (!saved && edited(now))) return;                          // what was typed meanwhile stays
@@ -494,7 +522,7 @@ document.addEventListener("submit", async event => {
   if (told !== undefined) tell("Testing…");
   try {
     const answer = await fetch(action, { method: "POST", body });
-    if (answer.status === 401) location.assign("/login");
+    if (answer.status === 401) signIn();
     else if (!answer.ok) { if (told !== undefined) tell(""); say((await answer.json()).error.message) }
     else {
       by("toast").hidden = true;
@@ -541,7 +569,7 @@ async function settle(sent, body) {
   settings.querySelectorAll("[aria-invalid]").forEach(field => field.removeAttribute("aria-invalid"));
   try {
     const answer = await fetch(sent.getAttribute("action"), { method: "POST", body });
-    if (answer.status === 401) return location.assign("/login");
+    if (answer.status === 401) return signIn();
     if (!answer.ok) {
       const { message, param } = (await answer.json()).error, wrong = sent.elements[param] ?? sent.elements.json;
       say(message); wrong?.setAttribute("aria-invalid", "true");
@@ -584,8 +612,12 @@ document.addEventListener("click", event => {
     navigator.clipboard.write([new ClipboardItem({ "text/plain": text })]).then(() => say("Copied."), () => say("The message could not be copied; select the text instead."));
   }
 });
+const menu = by("about-chat");
+document.addEventListener("click", ({ target }) => { if (menu?.open && !menu.contains(target)) menu.open = false });
 addEventListener("keydown", event => {
-  if (event.key !== "Escape" || event.defaultPrevented || event.isComposing || form?.dataset.running !== "true") return;
+  if (event.key !== "Escape" || event.defaultPrevented || event.isComposing) return;
+  if (menu?.open) { event.preventDefault(); menu.open = false; return $("summary", menu).focus() }
+  if (form?.dataset.running !== "true") return;
   if ($("[popover]:popover-open, dialog[open]") || (list && !list.hidden)) return;
   event.preventDefault(); submit("/stop answer");
 });

@@ -159,6 +159,30 @@ async def test_a_code_and_a_refresh_token_count_once_for_their_client_alone(web:
     assert len(await tokens.list_all(web.backend.database)) == 1
 
 
+async def test_a_client_revokes_its_own_refresh_token_and_with_it_the_access_token(web: Web) -> None:
+    client, other = await registered(web), await registered(web, client_name="Other")
+    ends = (await web.client.get("/.well-known/oauth-authorization-server")).json()["revocation_endpoint"]
+    assert ends == f"{web.url}/oauth/revoke"
+    async with web.sign_in() as browser:
+        code = (await decide(browser, request_of(web, client), "files"))["code"]
+    issued = (await exchange(web, client, code))[1]
+    access, refresh = issued["access_token"], issued["refresh_token"]
+
+    async def revoke(**fields: str) -> tuple[int, str]:
+        answer = await web.client.post(ends, data=fields)
+        return answer.status_code, answer.json()["error"] if answer.content else ""
+
+    assert await revoke(token=refresh) == (401, "invalid_client")
+    assert await revoke(token=refresh, client_id=other) == (200, "")
+    assert await revoke(token=access, client_id=client) == (400, "unsupported_token_type")
+    assert await opened(web, access) == 200
+    assert await revoke(token=refresh, client_id=client, token_type_hint="refresh_token") == (200, "")
+    assert await revoke(token=refresh, client_id=client) == (200, "")
+    assert await opened(web, access) == 401
+    assert (await renew(web, client, refresh))[1]["error"] == "invalid_grant"
+    assert await tokens.list_all(web.backend.database) == []
+
+
 async def test_nothing_is_granted_without_the_owner_or_beyond_what_was_asked(web: Web) -> None:
     client = await registered(web)
     asked = request_of(web, client)

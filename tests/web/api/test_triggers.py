@@ -22,7 +22,8 @@ from gateway.flow.unattended.triggers import MAX_LIVE
 from gateway.secrets.signatures import SignedSource
 from gateway.store.people import tokens
 from gateway.store.work import tasks
-from gateway.web.api.triggers import MAX_TRIGGER, parse_trigger
+from gateway.web.api.triggers import MAX_TRIGGER, Trigger
+from gateway.web.http.bodies import validated
 from gateway.web.http.errors import Refused
 from gateway.web.server import TRIGGERS_PER_MINUTE
 from tests.web.conftest import BEARER, Running, Web
@@ -138,7 +139,7 @@ class TestAnyBody:
 
 def refusal(body: bytes) -> tuple[int, str | None, str]:
     with pytest.raises(Refused) as told:
-        parse_trigger(body)
+        validated(Trigger, body)
     return told.value.status_code, told.value.param, told.value.detail
 
 
@@ -175,7 +176,7 @@ class TestParsing:
     def test_however_deep_it_is_read_or_refused(self, opened: bytes, closed: bytes) -> None:
         def is_read(depth: int) -> bool:
             try:
-                return bool(parse_trigger(b'{"payload":' + opened * depth + b"1" + closed * depth + b"}").content)
+                return bool(validated(Trigger, b'{"payload":' + opened * depth + b"1" + closed * depth + b"}").content)
             except Refused:
                 return False
 
@@ -188,7 +189,7 @@ class TestParsing:
 
     @pytest.mark.parametrize("payload", [{"a": [1, None, "é"]}, [], {}, 0, False, "words"])
     def test_a_payload_is_any_json(self, payload: object) -> None:
-        assert json.loads(parse_trigger(json.dumps({"payload": payload}).encode()).content) == payload
+        assert json.loads(validated(Trigger, json.dumps({"payload": payload}).encode()).content) == payload
 
 
 class TestRefusing:
