@@ -6,6 +6,7 @@ transaction counts what it marks, so nothing counts twice. One writer at a time:
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from asyncpg import Record
 
@@ -14,8 +15,10 @@ from gateway.domain.memory.memories import Kind, content_hash
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.memory.lexemes import Passage, lexemes
+from gateway.memory.wording import states
 from gateway.store.connection.pool import Connection, lock_name
 from gateway.store.connection.rows import columns, fetch_one
+from gateway.store.memory import memories
 
 
 async def indexed_files(conn: Connection, principal: PrincipalId) -> dict[str, str]:
@@ -57,7 +60,7 @@ with behind as materialized (
     and (not $3 or s.spoken_at > now() - interval '1 hour')
   order by s.spoken_at limit $2
 )
-select m.id, m.session_id, m.seq, m.label, m.origin, m.sent_at, b.agent, b.place,
+select m.id, m.session_id, m.seq, m.kind, m.label, m.origin, m.sent_at, b.agent, b.place,
        case when m.withdrawn is null and (m.kind = 'user' or (m.kind = 'assistant' and m.final))
          then concat_ws(' ', m.sender, m.text) else '' end as text, b.unattended
 from behind b cross join lateral (
@@ -105,16 +108,23 @@ async def _index(tx: Connection, principal: PrincipalId, limit: int, *, recent: 
 async def _store_turns(
     tx: Connection, principal: PrincipalId, spoken: Sequence[Record], words: Sequence[Sequence[str]]
 ) -> dict[str, int]:
-    """The rows; returns the last place of each session that got some."""
+    """The rows; returns the last place of each session that got some.
+
+    What was forgotten stays so if the agent repeats it later.
+    """
     last: dict[str, int] = {}
     rows = []
+    _, forgotten = await memories.forgotten(tx, principal) if spoken else ((), {})
     for row, found in zip(spoken, words, strict=True):
         place = last[row["session_id"]] = last.get(row["session_id"], row["place"]) + 1
         said = (row["label"], row["origin"], row["agent"], row["session_id"], row["id"])
-        rows.append((principal, *said, place, found, row["sent_at"]))
+        since = datetime.min.replace(tzinfo=UTC) if row["kind"] == "assistant" else row["sent_at"]
+        gone = (at for fact, at in forgotten.items() if at >= since and states(set(found), fact))
+        rows.append((principal, *said, place, found, row["sent_at"], next(gone, None)))
     sql = """insert into memories (principal_id, kind, label, origin, agent, session_id, message_id, place, lexemes,
-             event_at, created_at)
-           values ($1, 'turn', $2, $3, $4, $5, $6, $7, array_to_tsvector($8::text[]), $9, $9) on conflict do nothing"""
+             event_at, created_at, forgotten_at)
+           values ($1, 'turn', $2, $3, $4, $5, $6, $7, array_to_tsvector($8::text[]), $9, $9, $10)
+           on conflict do nothing"""
     await tx.executemany(sql, rows)
     return last
 
