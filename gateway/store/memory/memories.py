@@ -22,7 +22,7 @@ from gateway.domain.text.texts import storable
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import FORGOTTEN
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_value
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_value, statement
 
 FILTER = """row($2::text[], $3::text[], $4::text[], $5::uuid, $6::text, $7::timestamptz, $8::timestamptz, $9::smallint,
   $10::boolean, $11::boolean, $12::double precision)::memory_filter"""
@@ -229,19 +229,8 @@ async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> b
 
 async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) -> list[MemorySource]:
     """The messages it was learned from, or is; the facts of before know the stretch of their session."""
-    sql = """select s.id as message_id, s.session_id, s.kind, s.sender, s.sent_at, s.label,
-               case when t.forgotten_at is not null then $5
-                    else case s.withdrawn when 'edited' then $3 when 'deleted' then $4 else s.text end end as text
-             from messages s left join memories t on t.message_id = s.id
-             where s.id in (
-               select message_id from memory_sources where memory_id = $2 and principal_id = $1
-               union select message_id from memories where id = $2 and principal_id = $1 and message_id is not null
-               union select b.id from memories m join messages b on b.session_id = m.session_id
-                       and b.seq between m.first_seq and m.last_seq and b.kind in ('user', 'assistant')
-                     where m.id = $2 and m.principal_id = $1)
-             order by s.id"""
     marks = (WITHDRAWN["edited"], WITHDRAWN["deleted"], FORGOTTEN)
-    return await fetch_all(conn, MemorySource, sql, principal, memory, *marks)
+    return await fetch_all(conn, MemorySource, statement("memory_sources"), principal, memory, *marks)
 
 
 async def learned(conn: Connection, principal: PrincipalId, memory: Memory) -> tuple[Memory, list[MemorySource]]:
