@@ -6,7 +6,7 @@ The conversations are imported into a temporary database on a server of its own.
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -107,27 +107,19 @@ def locomo(
     file: File, mode: By = SearchMode.HYBRID, questions: AtMost = None, chats: Chats = False, as_json: AsJson = False
 ) -> None:
     """Measure recall on a LoCoMo file."""
-    _evaluate(evaluation.locomo, file, mode, questions, chats=chats, as_json=as_json)
+    _evaluate(_first(evaluation.locomo(file.read_bytes()), questions), mode, chats, as_json)
 
 
 def longmemeval(
     file: File, mode: By = SearchMode.HYBRID, questions: AtMost = None, chats: Chats = False, as_json: AsJson = False
 ) -> None:
     """Measure recall on a LongMemEval file."""
-    _evaluate(evaluation.longmemeval, file, mode, questions, chats=chats, as_json=as_json)
+    _evaluate(_first(evaluation.longmemeval(file.read_bytes()), questions), mode, chats, as_json)
 
 
-def _evaluate(
-    read: Callable[[bytes], list[Conversation]],
-    file: Path,
-    mode: SearchMode,
-    limit: int | None,
-    *,
-    chats: bool,
-    as_json: bool,
-) -> None:
+def _evaluate(conversations: Sequence[Conversation], mode: SearchMode, chats: bool, as_json: bool) -> None:
     try:
-        result = run_quietly(_run(_first(read(file.read_bytes()), limit), mode, chats))
+        result = run_quietly(_run(conversations, mode, chats))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     print_result(asdict(result), "\n".join(_lines(result)), as_json=as_json)

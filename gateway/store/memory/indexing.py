@@ -124,8 +124,7 @@ async def count_words(tx: Connection, limit: int) -> int:
     """Count rows that are not, and take off what is gone, at most so many of each; returns how many it was."""
     await lock_name(tx, "memory_df")
     await _give_words(tx, limit)
-    gone, new = statement("discount_words"), statement("count_words")
-    return int(await tx.fetchval(gone, limit) + await tx.fetchval(new, limit))
+    return sum([int(await tx.fetchval(statement(name), limit)) for name in ("discount_words", "count_words")])
 
 
 async def _give_words(tx: Connection, limit: int) -> None:
@@ -134,14 +133,9 @@ async def _give_words(tx: Connection, limit: int) -> None:
              where not counted and lexemes is null order by id limit $1 for update"""
     rows = await tx.fetch(sql, limit)
     for row in rows:
-        sql = """update memories set lexemes = array_to_tsvector($2::text[]), content_hash = $3,
-                   superseded_by = coalesce(superseded_by, same.id),
-                   superseded_at = coalesce(superseded_at, case when same.id is not null then now() end)
-                 from (select max(id) as id from memories where principal_id = $4 and agent = $5 and content_hash = $3
-                         and superseded_at is null and forgotten_at is null) same
-                 where memories.id = $1"""
         hashed = content_hash(row["text"]) if row["kind"] == Kind.MEMORY else None
-        await tx.execute(sql, row["id"], lexemes(row["text"]), hashed, row["principal_id"], row["agent"])
+        given = (row["id"], lexemes(row["text"]), hashed, row["principal_id"], row["agent"])
+        await tx.execute(statement("give_words"), *given)
 
 
 @dataclass(frozen=True, slots=True)

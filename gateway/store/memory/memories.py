@@ -190,15 +190,7 @@ async def supersede(
 
     `label` is that of the person or run that says so, which may be trusted less than the new one; it saw both `as_of`.
     """
-    sql = """update memories o set superseded_by = n.id, superseded_at = coalesce(o.superseded_at, now()),
-               updated_at = now()
-             from memories n
-             where o.principal_id = $1 and n.principal_id = $1 and o.id = $2 and n.id = $3 and o.id <> n.id
-               and o.kind = 'memory' and n.kind = 'memory' and greatest(n.label, $4) <= o.label and n.agent = o.agent
-               and coalesce(n.superseded_at, n.forgotten_at, o.forgotten_at) is null and o.superseded_by is null
-               and ($5::timestamptz is null or greatest(n.updated_at, o.updated_at) <= $5)
-             returning true"""
-    return bool(await tx.fetchval(sql, principal, old, new, label, as_of))
+    return bool(await tx.fetchval(statement("supersede"), principal, old, new, label, as_of))
 
 
 async def forget(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
@@ -245,15 +237,11 @@ def filtering(principal: PrincipalId, which: MemoryFilter) -> tuple[object, ...]
 
 
 async def _inserted(tx: Connection, principal: PrincipalId, new: NewMemory, text: str) -> MemoryId | None:
-    sql = """insert into memories (principal_id, kind, text, lexemes, category, content_hash, importance, tags, pinned,
-               language, label, origin, agent, session_id, event_at, created_at)
-             values ($1, $2, $3, array_to_tsvector($4::text[]), $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
-                     coalesce($16, now()))
-             on conflict do nothing returning id"""
     fact = (new.category, content_hash(text)) if new.kind is Kind.MEMORY else (None, None)
     how = (new.importance, [storable(tag) for tag in new.tags], new.pinned, new.language)
     whence = (new.label, new.origin, new.agent, new.session, new.event_at, new.created_at)
-    return await fetch_value(tx, MemoryId, sql, principal, new.kind, text, lexemes(text), *fact, *how, *whence)
+    given = (principal, new.kind, text, lexemes(text), *fact, *how, *whence)
+    return await fetch_value(tx, MemoryId, statement("insert_memory"), *given)
 
 
 async def _with_links(tx: Connection, principal: PrincipalId, memory: MemoryId, new: NewMemory) -> Memory:

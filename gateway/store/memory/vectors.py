@@ -29,17 +29,10 @@ PGVECTOR_TOO_OLD = (
     "alter extension vector update"
 )
 
-_EXTENSION_STATE = """
-select (select extversion from pg_extension where extname = 'vector') as version,
-       exists (select from pg_available_extensions where name = 'vector') as available,
-       exists (select from pg_attribute where attrelid = to_regclass('supaclaw.memory_vectors')
-               and attname = 'embedding' and not attisdropped) as ready
-"""
-
 
 async def extension_problem(conn: Connection) -> str:
     """Why there can be no vectors, and what to do, in one line; "" if there can. Changes nothing."""
-    state = await fetch_record(conn, _EXTENSION_STATE)
+    state = await fetch_record(conn, statement("extension_state"))
     if state["version"] is None:
         return EXTENSION_NOT_CREATED if state["available"] else NO_PGVECTOR
     if tuple(map(int, state["version"].split(".")[:2])) < OLDEST_PGVECTOR:
@@ -49,7 +42,7 @@ async def extension_problem(conn: Connection) -> str:
 
 async def ensure_table(tx: Connection) -> str:
     """Make the table for vectors if that can be; returns the `problem` if not."""
-    state = await fetch_record(tx, _EXTENSION_STATE)
+    state = await fetch_record(tx, statement("extension_state"))
     if state["ready"]:
         return ""
     if state["version"] is None and state["available"]:
@@ -57,7 +50,9 @@ async def ensure_table(tx: Connection) -> str:
     if why := await extension_problem(tx):
         return why
     await lock_name(tx, "memory_vectors")
-    if not (await fetch_record(tx, _EXTENSION_STATE))["ready"]:  # else another process made it while we waited
+    if not (await fetch_record(tx, statement("extension_state")))[
+        "ready"
+    ]:  # else another process made it while we waited
         await tx.execute(statement("vector_table"))
         # Of a role that Supabase lets in from the web.
         for role in await tx.fetch("select rolname from pg_roles where rolname in ('anon', 'authenticated')"):
@@ -152,11 +147,7 @@ async def characters_left(conn: Connection) -> int:
 
 async def list_unembedded(conn: Connection, limit: int) -> list[UnembeddedMemory]:
     """Rows without a vector, the newest first; a turn begins with who speaks, where that is known."""
-    sql = """select m.id, left(coalesce(m.text, concat_ws(': ', nullif(s.sender, ''), s.text)), $2)
-               as text, m.updated_at
-             from memory_unembedded u join memories m on m.id = u.memory_id left join messages s on s.id = m.message_id
-             order by u.memory_id desc limit $1"""
-    return await fetch_all(conn, UnembeddedMemory, sql, limit, MAX_TEXT)
+    return await fetch_all(conn, UnembeddedMemory, statement("unembedded_memories"), limit, MAX_TEXT)
 
 
 async def put(
