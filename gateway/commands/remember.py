@@ -3,7 +3,8 @@
 from gateway.agent.memory.remember import MemoryRefused, Remembering
 from gateway.commands import Command, CommandContext, CommandReply
 from gateway.domain.memory.memories import ALL_MEMORIES, Category, NewMemory
-from gateway.memory.wording import kind
+from gateway.memory.wording import kind, shortened
+from gateway.store.memory import memories
 
 USAGE = "Write /remember and what to remember, such as: /remember preference: tea without sugar. The kinds are {}."
 
@@ -14,10 +15,13 @@ async def run(ctx: CommandContext) -> CommandReply:
         return CommandReply(USAGE.format(", ".join(Category)))
     category, text = _parsed(ctx.argument)
     new = NewMemory(text, category, label=ctx.label, origin="user", session=ctx.at.session_id)
-    memory, is_new = await Remembering(ctx.tx, ctx.at.principal_id, ALL_MEMORIES, clean=str).remember(new)
+    own = Remembering(ctx.tx, ctx.at.principal_id, ALL_MEMORIES, clean=str)
+    memory, is_new = await own.remember(new)
     if not is_new:
         return CommandReply(f"Memory {memory.id} already says so; it was seen {memory.seen_count} times.")
-    return CommandReply(f"Remembered as {memory.id} [{kind(memory)}]. /memory forget {memory.id} undoes it.")
+    replaced = await memories.replaced_by(ctx.tx, memory.principal_id, memory.id)
+    instead = "".join(f", instead of {old.id}: {shortened(old)}" for old in replaced[-1:])
+    return CommandReply(f"Remembered as {memory.id} [{kind(memory)}]{instead}. /memory forget {memory.id} undoes it.")
 
 
 def _parsed(argument: str) -> tuple[Category, str]:

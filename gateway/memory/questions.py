@@ -11,7 +11,9 @@ from gateway.memory.lexemes import fold, lexemes
 
 Value = TypeVar("Value")
 
-_ASKS_AT_END = re.compile(r"(?:[?？؟]|か。?|[吗呢]。?|\bm[iu](?:sin|yim|ydi)?\.?)[\s\"'”»)]*$")
+_ASKS_AT_END = re.compile(
+    r"(?:[?？؟]|か。?|っけ。?|教えて(?:ください)?。?|[吗呢]。?|\bm[iu](?:sin|yim|ydi)?\.?)[\s\"'”»)]*$"
+)
 _ASKS_AT_BEGINNING = re.compile(
     r"\W*(?:(?:and|also|hey|hi|so|please|und|bitte|y|et|e|ve|ok),?\s+)?(?:"
     r"wh(?:at|ats|o|os|om|ose|ere|eres|en|ens|ich|y)|how|do|does|did|is|are|was|were|can|could|tell me|remind me|"
@@ -19,6 +21,11 @@ _ASKS_AT_BEGINNING = re.compile(
     r"quand|ou est|comment|quel(?:le)?s?|dis-moi|chi|cosa|quando|dove|come|quale|dimmi|kim|ne|nerede|hangi|nasil|"
     r"quem|onde|qual|谁|什么|哪|几)(?:\b|(?<=[^\x00-\x7f]))"
 )
+_REQUESTS = """
+tell know again need please remind once more sagen sag weißt wissen möchte moechte brauche nochmal bitte kannst dime
+decir puedes sabes necesito saber dire dis peux sais savoir voudrais besoin rappelle dimmi dirmi puoi sai sapere söyle
+misin biliyor lütfen dizer diga sabe preciso podes 教えて 告诉 知道 请问"""
+"""Words that askings have besides those asked for."""
 
 
 def is_question(text: str) -> bool:
@@ -28,8 +35,17 @@ def is_question(text: str) -> bool:
 
 
 def is_asking(text: str, asked: Set[str]) -> bool:
-    """Whether the text is a question with no word besides those asked for: an earlier asking, which answers nothing."""
-    return is_question(text) and set(lexemes(text)) <= asked
+    """Whether the text asks for these words and says hardly more: an earlier asking, which answers nothing."""
+    words, requests = set(lexemes(text)), _requests()
+    further = words - asked - requests
+    if not is_question(text):
+        return not (further or words.isdisjoint(requests))
+    return 4 * len(further) <= len(words) and not any(map(str.isdigit, "".join(further)))
+
+
+@cache
+def _requests() -> frozenset[str]:
+    return frozenset(lexemes(_REQUESTS))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1790,7 +1790,7 @@ begin
 end $$;
 
 -- The newest memory in place of each row that is out of date: a replaced one, what it was learned from, or a summary of
--- its conversation that has all of its words which the new one lacks.
+-- its conversation that has a word of it which the new one lacks.
 create function memory_replacements(p_rows bigint[]) returns table (replaces bigint, id bigint, version text)
 language sql stable set search_path = supaclaw, pg_temp as $$
   with old as (
@@ -1802,9 +1802,9 @@ language sql stable set search_path = supaclaw, pg_temp as $$
     select distinct on (old.row) old.row, n.id, n.xmin
     from old join memories m on m.id = old.row join memories g on g.id = old.id and g.superseded_by is not null
     join memories n on n.id = memory_newest(g.id)
-    where m.kind <> 'summary' or tsvector_to_array(m.lexemes) @> any (
-      select array_agg(word) from unnest(tsvector_to_array(g.lexemes)) word
-      where word <> all (tsvector_to_array(n.lexemes)))
+    where m.kind <> 'summary' or exists (
+      select from unnest(tsvector_to_array(g.lexemes)) word
+      where word = any (tsvector_to_array(m.lexemes)) and word <> all (tsvector_to_array(n.lexemes)))
     order by old.row, g.id desc
   )
   select newer.row, newer.id, newer.xmin::text from newer

@@ -201,7 +201,10 @@ class _Memory:
                     supersedes=None if arguments.supersedes is None else MemoryId(arguments.supersedes),
                 )
             )
-            return Labelled({"id": memory.id, "new": new, "seen_count": memory.seen_count}, Label.OWNER)
+            stored: dict[str, Json] = {"id": memory.id, "new": new, "seen_count": memory.seen_count}
+            if replaced := await memories.replaced_by(own.tx, memory.principal_id, memory.id):
+                stored |= {"instead_of": replaced[-1].id}
+            return Labelled(stored, Label.OWNER)
 
         return await self._with_memories(store)
 

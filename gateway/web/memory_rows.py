@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import partial
 from typing import Annotated, TypeVar
 
 from markupsafe import Markup, escape
@@ -137,9 +138,8 @@ async def search_all(
     site: Site, words: str, where: MemoryFilter, most: int, mode: SearchMode = SearchMode.AUTO
 ) -> SearchResult:
     """Search all that the owner's memory and conversations hold."""
-    owner, scope, reach = site.owner.id, SearchScope.ALL, ALL_MEMORIES
-    searching = MemorySearch(site.database, site.chat.embedder)
-    return await searching.find(owner, words, mode=mode, scope=scope, filter=where, k=most, askings=True, reach=reach)
+    find = partial(MemorySearch(site.database, site.chat.embedder).find, site.owner.id, scope=SearchScope.ALL)
+    return await find(words, mode=mode, filter=where, k=most, askings=True, zone=site.zone, reach=ALL_MEMORIES)
 
 
 async def get_rows(site: Site, ids: Sequence[int]) -> list[Memory]:

@@ -13,8 +13,9 @@ from gateway.cli.storage import eval as evaluation
 from gateway.domain.memory.memories import SearchMode
 
 
+@pytest.mark.parametrize("chats", [False, True])
 def test_a_set_is_asked_of_a_database_that_is_gone_afterwards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], chats: bool
 ) -> None:
     turns = [{"speaker": "Ada", "dia_id": f"D1:{n}", "text": f"Small talk number {n}"} for n in range(1, 30)]
     turns.append({"speaker": "Ada", "dia_id": "D1:30", "text": "The piano tuner comes on Friday"})
@@ -25,11 +26,12 @@ def test_a_set_is_asked_of_a_database_that_is_gone_afterwards(
     place = Path(tempfile.mkdtemp(prefix="se"))
     monkeypatch.setattr(tempfile, "tempdir", str(place))
 
-    evaluation.locomo(file, mode=SearchMode.KEYWORD, as_json=True)
+    evaluation.locomo(file, mode=SearchMode.KEYWORD, chats=chats, as_json=True)
 
     result = json.loads(capsys.readouterr().out)
     assert (result["turns"], result["questions"], result["embedder"]) == (30, 1, None)
     assert (result["all"]["recall_5"], result["by_category"]["temporal"]["mrr"], result["weak"]) == (1, 1, 0)
+    assert not chats or (result["rows"], result["own"]) == (1, 0)
     assert list(place.iterdir()) == []
     place.rmdir()
 

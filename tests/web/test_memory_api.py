@@ -70,7 +70,7 @@ async def test_what_is_remembered_is_found_changed_forgotten_and_restored(web: W
     gone = (await web.client.delete(place, headers=a)).json()
     assert (gone["memory"]["id"], [row["text"] for row in gone["with_it"]]) == (
         corrected["id"],
-        ["the heron moved to the lake"],
+        ["the heron moved to the lake", "The heron nests at the mill"],
     )
     assert await found(web, a, "heron lake") == []
     assert (await web.client.post(f"{place}/restore", headers=a)).json()["id"] == corrected["id"]

@@ -1,7 +1,7 @@
 """Compaction: the part of a conversation that a summary replaces, the prompt for it, and the reading of the reply."""
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
@@ -24,7 +24,7 @@ from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.json import json_or_text
 from gateway.domain.text.tokens import estimate
 from gateway.memory.lexemes import lexemes
-from gateway.memory.wording import with_digits
+from gateway.memory.wording import states
 from gateway.store.transcript.messages import MessageRow
 
 LONGEST_SUMMARY = 2_000
@@ -47,13 +47,15 @@ class Cut:
         """The messages of people and agent among them."""
         return tuple(row.id for row in self.covered if row.kind in ("user", "assistant"))
 
-    def without(self, messages: Set[MessageId], facts: Sequence[str]) -> "Cut":
-        """The rows for a summary without these messages, and without rows or lines of before that state such a fact."""
-        known = [(frozenset(words), with_digits(words)) for fact in facts if (words := lexemes(fact))]
-        covered = tuple(row for row in self.covered if row.id not in messages and not _states(row.text, known))
-        if self.previous is None or not known:
+    def without(self, messages: Set[MessageId], facts: Collection[Set[str]]) -> "Cut":
+        """The rows for a summary without these messages, and without rows or lines of before that state such a fact.
+
+        A fact is given by its words.
+        """
+        covered = tuple(row for row in self.covered if row.id not in messages and not _states(row.text, facts))
+        if self.previous is None or not facts:
             return Cut(self.previous, covered)
-        lines = [line for line in self.previous.text.splitlines() if not _states(line, known)]
+        lines = [line for line in self.previous.text.splitlines() if not _states(line, facts)]
         return Cut(replace(self.previous, text="\n".join(lines)), covered)
 
     @property
@@ -62,14 +64,9 @@ class Cut:
         return self.covered[-1].seq or 0
 
 
-STATED = 0.7
-"""The share of a fact's words in a line that states it."""
-
-
-def _states(text: str, facts: Sequence[tuple[Set[str], Set[str]]]) -> bool:
-    """Whether it has most words of a fact, or all of its numbers and codes."""
+def _states(text: str, facts: Collection[Set[str]]) -> bool:
     said = set(lexemes(text)) if facts else set[str]()
-    return any(len(said & words) >= STATED * len(words) or (codes and codes <= said) for words, codes in facts)
+    return any(states(said, fact) for fact in facts)
 
 
 def tokens_of(rows: Sequence[MessageRow]) -> int:

@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack
@@ -24,7 +23,7 @@ from gateway.domain.memory.memories import (
 from gateway.domain.principals import Label, Role
 from gateway.domain.text.texts import one_line
 from gateway.memory.lexemes import lexemes
-from gateway.memory.wording import forgotten_too, memory_line, what_stays, with_digits
+from gateway.memory.wording import denies, forgotten_too, is_telling, memory_line, what_stays, with_digits
 from gateway.store.connection.pool import Connection
 from gateway.store.memory import indexing, memories, search
 from gateway.store.memory.memories import MemorySource
@@ -33,11 +32,11 @@ FORGET = "forget"
 """The tool that forgets, whose call a person's own command also asks for."""
 LONGEST_TEXT = 4_000
 MOST_TAGS, LONGEST_TAG = 20, 40
+NEAREST = 20
+"""Memories that a new one may say are over."""
 SOURCE_STATES, OTHER_STATES, NUMBER_STATES = 0.4, 0.7, 0.1
 """The share of a memory's words with which a message it was learned from, any other row, or one with its long numbers
 states it."""
-_TELLING = re.compile(r"(?!(?:19|20)\d\d$)(?=(?:\D*\d){4})")
-"""Of four digits and more, but no year: a code or a telephone number says enough alone."""
 MOST_IDS = 2**63 - 1
 """The greatest id that the database can have; people and models may name a greater one."""
 
@@ -54,7 +53,7 @@ class UnknownMemory(MemoryRefused):
 
 @dataclass(frozen=True, slots=True)
 class Forgetting:
-    """A memory to forget, what states it and goes with it, and the files that state it and stay."""
+    """A memory to forget, the rows that state it or were replaced by it and go with it, and the files that stay."""
 
     memory: Memory
     stating: Sequence[Memory]
@@ -107,11 +106,21 @@ class Remembering:
         A superseded memory stays, with a reference to its successor, and is found only on request.
         """
         new = self.reach.written(self._checked(new))
-        old = None if new.supersedes is None else await self._own(new.supersedes)
+        old = await self._denied(new) if new.supersedes is None else await self._own(new.supersedes)
         memory, is_new = await memories.add(self.tx, self.principal, replace(new, supersedes=None))
         if old is not None and old.id != memory.id and not await self._replaced(old, memory, new.label):
             raise MemoryRefused(f"Memory {old.id} cannot be replaced by this: it is no fact in force, or trusted more.")
         return memory, is_new
+
+    async def _denied(self, new: NewMemory) -> Memory | None:
+        """The memory with the same trust that a new one says is over, in words that include all of its own."""
+        if not denies(new.text):
+            return None
+        which = MemoryFilter(kinds=(Kind.MEMORY,), agent=new.agent, at_most=new.label)
+        words = lexemes(new.text)
+        found = await search.hybrid(self.tx, self.principal, words, which, NEAREST)
+        near = (hit.memory for hit in found.hits if hit.memory.label is new.label)
+        return next((old for old in near if set(lexemes(old.text)) < set(words) and not denies(old.text)), None)
 
     async def forget_agreed(self, id: MemoryId, agreed: str | None = None) -> tuple[Forgetting, bool]:
         """`forget`, and whether it was done: more than the memory itself goes only with a yes to this base."""
@@ -132,21 +141,25 @@ class Remembering:
         if memory.kind is not Kind.MEMORY:
             return Forgetting(memory, (), ())
         await indexing.index_turns(self.tx, self.principal, indexing.NEWEST)
-        which = MemoryFilter(kinds=(Kind.TURN, Kind.SUMMARY, Kind.CHUNK), agent=memory.agent, at_most=memory.label)
-        words = lexemes(memory.text)
+        replaced = await memories.replaced_by(self.tx, self.principal, id)
+        stating = {row.id: row for each in (memory, *replaced) for row in (each, *await self._stating(each))}
+        said = [row for row in stating.values() if row.path is None and row.label is memory.label and row.id != id]
+        return Forgetting(memory, said, sorted({row.path for row in stating.values() if row.path is not None}))
+
+    async def _stating(self, memory: Memory) -> list[Memory]:
+        """The rows of any kind that state a memory, which is not necessarily in force."""
+        words, which = lexemes(memory.text), MemoryFilter(agent=memory.agent, at_most=memory.label)
         found = await search.hybrid(self.tx, self.principal, words, which, search.MAX_HITS)
-        learned = {source.message_id for source in await memories.sources(self.tx, self.principal, id)}
+        learned = {source.message_id for source in await memories.sources(self.tx, self.principal, memory.id)}
         exact = with_digits(words)
-        tells_all = any(map(_TELLING.match, exact))
+        tells_all = any(map(is_telling, exact))
 
         def states(hit: MemoryHit) -> bool:
             least = SOURCE_STATES if hit.memory.message_id in learned else OTHER_STATES
             least = NUMBER_STATES if tells_all else least
             return hit.words >= least and exact <= set(lexemes(hit.memory.text))
 
-        stating = [hit.memory for hit in found.hits if states(hit)]
-        said = [row for row in stating if row.path is None and row.label is memory.label]
-        return Forgetting(memory, said, sorted({row.path for row in stating if row.path is not None}))
+        return [hit.memory for hit in found.hits if states(hit)]
 
     async def restore(self, id: MemoryId) -> Memory:
         """Undo a `forget`."""

@@ -53,12 +53,14 @@ class MemoryQuery:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The open messages and the words of a question; rows that only ask it, too, are no answer."""
+    """The open messages and the words of a question; rows that only ask it, or acknowledge, are no answer."""
 
     messages: Set[MessageId]
     words: Set[str]
 
     def __contains__(self, memory: Memory) -> bool:
+        if memory.role == "assistant":  # a person may answer in a word
+            return _is_short(memory) and not any(map(str.isdigit, memory.text))
         is_persons = memory.kind is Kind.TURN and memory.role == "user"
         return memory.message_id in self.messages or (is_persons and is_asking(memory.text, self.words))
 
@@ -302,9 +304,9 @@ async def recall(
     words = question.words
     if not words:
         return Recalled("", Label.OWNER)
-    found = None
+    found, asked = None, Asked(visible.messages, frozenset(words))
     if question.vector is not None:
-        asked, times = Asked(visible.messages, frozenset(words)), TimesAsked.of(question.text, now, zone)
+        times = TimesAsked.of(question.text, now, zone)
 
         def prior(hit: MemoryHit) -> float | None:
             memory = hit.memory
@@ -318,7 +320,8 @@ async def recall(
         fitting = [hit.memory for hit in found.hits if hit.score >= LEAST_SCORE or hit.words >= LEAST_WORDS]
     else:
         by_words = await search.recall(conn, principal, words, at_most, CANDIDATES, LEAST_WORDS)
-        fitting = [memory for memory in by_words if memory not in visible and not is_question(memory.text)]
+        said = (memory for memory in by_words if memory not in visible and memory not in asked)
+        fitting = [memory for memory in said if not is_question(memory.text)]
     told = sorted(fold_copies(fitting, RECALLED_ROWS), key=lambda copies: copies.newest.created_at, reverse=True)
     newer = await search.replaced(conn, principal, [copies.newest.id for copies in told], at_most)
     text = recall_block(told, RECALLED_TOKENS, zone, newer)
@@ -329,6 +332,9 @@ async def recall(
 def _recall_prior(memory: Memory) -> float:
     prior = _QUESTION if is_question(memory.text) else 0.0
     if memory.kind is Kind.TURN:
-        prior += _OF_AGENT if memory.role == "assistant" else 0.0
-        prior += _FEW_WORDS if len(memory.text.split()) < 3 and len(lexemes(memory.text)) < 4 else 0.0
+        prior += _OF_AGENT if memory.role == "assistant" else _FEW_WORDS if _is_short(memory) else 0.0
     return prior
+
+
+def _is_short(memory: Memory) -> bool:
+    return memory.kind is Kind.TURN and len(memory.text.split()) < 3 and len(lexemes(memory.text)) < 4

@@ -4,37 +4,61 @@ The conversations are imported into a temporary database on a server of its own.
 """
 
 import asyncio
+import json
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from statistics import median_high
+from statistics import fmean, median_high
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Annotated
+from uuid import uuid4
 
+from gateway.app.assembly import assemble, assemble_way_in, open_core, open_secrets
+from gateway.app.parts.way_in import WayIn
+from gateway.app.process import Process
 from gateway.app.storage.database import temporary_database
+from gateway.background.cpu.executor import Cpu
+from gateway.background.worker import Workplace
+from gateway.cli.connections.database import run_quietly
 from gateway.cli.storage.imports import make_findable
-from gateway.cli.terminal.output import AsJson, argument, option, print_result
+from gateway.cli.terminal.output import AsJson, argument, flag, option, print_result
+from gateway.config.data.instance import StartHistory
+from gateway.config.environment import Environment
+from gateway.domain.conversation.inbound import MEMBER, Address, Inbound, Sender
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import PrincipalId
-from gateway.domain.memory.memories import DEFAULT_AGENT, MemoryFilter, SearchMode
+from gateway.domain.ids import InstanceId, PrincipalId
+from gateway.domain.memory.memories import DEFAULT_AGENT, Memory, MemoryFilter, SearchMode
 from gateway.domain.principals import Label, Role
+from gateway.flow.inbound.answers import Answers
+from gateway.flow.people import meet
+from gateway.llm.auto import GUIDE
 from gateway.llm.embedding import e5
+from gateway.logs import SecretMask
 from gateway.memory import evaluation
 from gateway.memory.evaluation import Conversation, Figures, mean_figures, measure_ranking
 from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Database
-from gateway.store.memory import indexing, search, vectors
+from gateway.store.memory import indexing, memories, search, vectors
 from gateway.store.people import principals
-from gateway.store.transcript import imports
+from gateway.store.transcript import imports, messages
 from gateway.store.transcript.imports import ImportedRow
+from gateway.store.transcript.messages import MessageRow
+from gateway.tools import discover
+from gateway.workspace.template import fill_new_workspace
 
 HITS = 50
 BATCH = 500
 
 File = Annotated[Path, argument("The dataset, as published.", "FILE", exists=True, dir_okay=False)]
 By = Annotated[SearchMode, option("hybrid, keyword or semantic.")]
+Chats = Annotated[
+    bool, flag("Ask each question twice in chats of a whole gateway, and measure what is recalled.", "--chats")
+]
 AtMost = Annotated[int | None, option("Only the first N questions.", "N", "--questions", min=1)]
 
 
@@ -43,10 +67,14 @@ class Evaluation:
     """The figures of all questions with evidence, and by category; the milliseconds are of the database.
 
     `weak` is the share of them whose hits were reported as weak, `weak_abstentions` that of the questions without an
-    answer.
+    answer. In `chats` a recall without rows counts as weak, and the milliseconds are of two turns. `rows` are found on
+    average; `own` of them are questions and answers of the evaluation itself.
     """
 
     mode: str
+    chats: bool
+    rows: float
+    own: float
     embedder: str | None
     conversations: int
     turns: int
@@ -64,30 +92,34 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class _Score:
-    """One question's figures; None if nothing answers it."""
+    """One question's figures; None if nothing answers it. `own` rows are questions and answers of the evaluation."""
 
     category: str
     figures: Figures | None
     weak: bool
+    rows: int
+    own: int
     embed_ms: float
     search_ms: float
 
 
-def locomo(file: File, mode: By = SearchMode.HYBRID, questions: AtMost = None, as_json: AsJson = False) -> None:
-    """Measure recall on a LoCoMo file."""
-    _evaluate(evaluation.locomo, file, mode, questions, as_json=as_json)
-
-
-def longmemeval(file: File, mode: By = SearchMode.HYBRID, questions: AtMost = None, as_json: AsJson = False) -> None:
-    """Measure recall on a LongMemEval file."""
-    _evaluate(evaluation.longmemeval, file, mode, questions, as_json=as_json)
-
-
-def _evaluate(
-    read: Callable[[bytes], list[Conversation]], file: Path, mode: SearchMode, limit: int | None, *, as_json: bool
+def locomo(
+    file: File, mode: By = SearchMode.HYBRID, questions: AtMost = None, chats: Chats = False, as_json: AsJson = False
 ) -> None:
+    """Measure recall on a LoCoMo file."""
+    _evaluate(_first(evaluation.locomo(file.read_bytes()), questions), mode, chats, as_json)
+
+
+def longmemeval(
+    file: File, mode: By = SearchMode.HYBRID, questions: AtMost = None, chats: Chats = False, as_json: AsJson = False
+) -> None:
+    """Measure recall on a LongMemEval file."""
+    _evaluate(_first(evaluation.longmemeval(file.read_bytes()), questions), mode, chats, as_json)
+
+
+def _evaluate(conversations: Sequence[Conversation], mode: SearchMode, chats: bool, as_json: bool) -> None:
     try:
-        result = asyncio.run(_run(_first(read(file.read_bytes()), limit), mode))
+        result = run_quietly(_run(conversations, mode, chats))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     print_result(asdict(result), "\n".join(_lines(result)), as_json=as_json)
@@ -104,19 +136,20 @@ def _first(conversations: Sequence[Conversation], limit: int | None) -> list[Con
     return kept
 
 
-async def _run(conversations: Sequence[Conversation], mode: SearchMode) -> Evaluation:
+async def _run(conversations: Sequence[Conversation], mode: SearchMode, chats: bool) -> Evaluation:
     """The figures; SIGTERM and SIGHUP end it like Ctrl-C, and with it the temporary server."""
     task, asked = asyncio.current_task(), list[_Score]()
     assert task is not None, "this runs in a task"
     for number in (signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    async with temporary_database("eval") as database:
+    async with temporary_database("eval") as database, AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(_gateway(database, mode)) if chats else None
         for conversation in conversations:
             owner = await _store(database, conversation)
             if mode is not SearchMode.KEYWORD:
                 await _embed_rows(database)
-            asked += await _ask(database, owner, conversation, mode)
-    return _evaluation(conversations, asked, mode)
+            asked += await _ask(database, owner, conversation, mode, gateway)
+    return _evaluation(conversations, asked, mode, chats)
 
 
 async def _store(database: Database, conversation: Conversation) -> PrincipalId:
@@ -146,27 +179,86 @@ async def _embed_rows(database: Database) -> None:
     await database.run(lambda tx: vectors.settle(tx, model))
 
 
-async def _ask(database: Database, owner: PrincipalId, conversation: Conversation, mode: SearchMode) -> list[_Score]:
+@dataclass(frozen=True, slots=True)
+class _Gateway:
+    """A gateway in this process, whose model is the built-in guide, so that it calls none."""
+
+    database: Database
+    way_in: WayIn
+    answers: Answers
+
+    async def recalled(self, person: PrincipalId, question: str) -> list[Memory]:
+        """The rows that a model is given with a question in a new chat, best first, when it is asked again."""
+        await self._asked(person, question)
+        await self.database.run(lambda tx: indexing.index_turns(tx, person, indexing.NEWEST))
+        asked = await self._asked(person, question)
+        found = await self.database.read(lambda conn: memories.by_id(conn, asked.remembered))
+        return [found[id] for id in asked.remembered]
+
+    async def _asked(self, person: PrincipalId, question: str) -> MessageRow:
+        """The answer to a question in a new chat."""
+        id, sender = str(uuid4()), Sender(f"{MEMBER}{person}", "Eval")
+        at, now = Address("terminal", "eval", id), datetime.now(UTC)
+        [accepted] = await self.way_in.inbound.accept(
+            [Inbound(at, sender, question, id, now, private=True, as_owner=True)]
+        )
+        answer = (await self.answers.wait(accepted)).message_id
+        assert answer is not None, "the guide answers every message"
+        row = await self.database.read(lambda conn: messages.get(conn, answer))
+        assert row is not None, "answers are never deleted"
+        return row
+
+
+@asynccontextmanager
+async def _gateway(database: Database, mode: SearchMode) -> AsyncIterator[_Gateway]:
+    """Yield a gateway on this database, with files of its own."""
+    with TemporaryDirectory(prefix="supaclaw-eval-") as folder:
+        environment = Environment.read({"SUPACLAW_DATA": folder, "SUPACLAW_CONFIG": f"{folder}/config.json"})
+        models = {"primary": GUIDE, "embedding": "none" if mode is SearchMode.KEYWORD else "local"}
+        environment.config.write_text(json.dumps({"models": models}))
+        fill_new_workspace(environment.workspace)
+        people, mask, instance = await meet(database, "Owner", {}), SecretMask(), InstanceId(uuid4())
+        secrets = open_secrets(environment, database, people, mask, supabase=False)
+        core = await open_core(environment, Workplace(database, "gateway", instance), people, instance, secrets, mask)
+        parts = assemble(core, starts=StartHistory(), stop=asyncio.Event(), families=discover(), cpu=Cpu())
+        working = asyncio.create_task(parts.work.worker.run())
+        try:
+            yield _Gateway(database, assemble_way_in(parts), Answers(database, core.live))
+        finally:
+            working.cancel()
+            await asyncio.wait([working])
+            await Process(parts).close()
+
+
+async def _ask(
+    database: Database, owner: PrincipalId, conversation: Conversation, mode: SearchMode, gateway: _Gateway | None
+) -> list[_Score]:
     session_of = {turn.id: turn.session for turn in conversation.turns}
     id_of = {(turn.at, turn.text): turn.id for turn in conversation.turns}
     asked = []
     model = None if mode is SearchMode.KEYWORD else e5.NAME
     async with database.connection() as conn:
         for question in conversation.questions:
-            began = perf_counter()
-            vector = tuple(e5.vectors(e5.QUERY, [question.text])[0]) if model else None
-            embedded = perf_counter()
-            words = () if mode is SearchMode.SEMANTIC else lexemes(question.text)
-            found = await search.hybrid(conn, owner, words, MemoryFilter(), HITS, vector=vector, model=model)
-            ended = perf_counter()
-            ranked = [id_of[hit.memory.created_at, hit.memory.text] for hit in found.hits]
+            embedded = began = perf_counter()
+            if gateway is not None:
+                rows = await gateway.recalled(owner, question.text)
+                weak = not rows
+            else:
+                vector = tuple(e5.vectors(e5.QUERY, [question.text])[0]) if model else None
+                embedded = perf_counter()
+                words = () if mode is SearchMode.SEMANTIC else lexemes(question.text)
+                found = await search.hybrid(conn, owner, words, MemoryFilter(), HITS, vector=vector, model=model)
+                rows, weak = [hit.memory for hit in found.hits], found.weak
+            milliseconds = (1000 * (embedded - began), 1000 * (perf_counter() - embedded))
+            ranked = [id for row in rows if (id := id_of.get((row.created_at, row.text)))]
             figures = measure_ranking(ranked, question.evidence, session_of) if question.evidence else None
-            milliseconds = (1000 * (embedded - began), 1000 * (ended - embedded))
-            asked.append(_Score(question.category, figures, found.weak, *milliseconds))
+            asked.append(_Score(question.category, figures, weak, len(rows), len(rows) - len(ranked), *milliseconds))
     return asked
 
 
-def _evaluation(conversations: Sequence[Conversation], asked: Sequence[_Score], mode: SearchMode) -> Evaluation:
+def _evaluation(
+    conversations: Sequence[Conversation], asked: Sequence[_Score], mode: SearchMode, chats: bool
+) -> Evaluation:
     by_category: dict[str, list[Figures]] = {}
     for each in sorted(asked, key=lambda each: each.category):
         if each.figures is not None:
@@ -176,6 +268,9 @@ def _evaluation(conversations: Sequence[Conversation], asked: Sequence[_Score], 
     times = sorted(each.search_ms for each in asked)
     return Evaluation(
         mode=mode,
+        chats=chats,
+        rows=fmean(each.rows for each in asked),
+        own=fmean(each.own for each in asked),
         embedder=None if mode is SearchMode.KEYWORD else e5.NAME,
         conversations=len(conversations),
         turns=sum(len(each.turns) for each in conversations),
@@ -204,9 +299,16 @@ def _lines(result: Evaluation) -> list[str]:
         f"{'':26}{'n':>5} {'R@5':>6}{'R@10':>6}{'R@20':>6}{'hit@10':>7}{'nDCG':>6}{'MRR':>6}{'sessions@10':>12}",
         *(_line(*row) for row in rows),
         weak,
-        f"search p50 {result.p50_ms:.1f} ms, p95 {result.p95_ms:.1f} ms; "
-        f"the vector of a question p50 {result.embed_p50_ms:.1f} ms",
+        _cost(result),
     ]
+
+
+def _cost(result: Evaluation) -> str:
+    if result.chats:
+        recalled = f"recalled: {result.rows:.2f} rows a question, {result.own:.2f} of them of this evaluation"
+        return f"{recalled}; two turns p50 {result.p50_ms:.1f} ms, p95 {result.p95_ms:.1f} ms"
+    search = f"search p50 {result.p50_ms:.1f} ms, p95 {result.p95_ms:.1f} ms"
+    return f"{search}; the vector of a question p50 {result.embed_p50_ms:.1f} ms"
 
 
 def _line(name: str, count: int, of: Figures) -> str:

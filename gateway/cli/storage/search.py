@@ -159,6 +159,7 @@ def search(
                 k=limit,
                 session=SessionId(session) if session else None,
                 askings=True,
+                zone=owners_zone(),
                 reach=ALL_MEMORIES,
             )
 

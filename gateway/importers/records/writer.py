@@ -247,15 +247,16 @@ class ImportWriter:
             created_at=carried.created_at,
         )
         row: MemoryId | None = None
+        is_new, ended = False, carried.superseded_at
         if memory.proposed:
             is_new = await consolidation.propose(tx, self.principal, new)
-        elif carried.superseded_at and await memories.was_replaced(tx, self.principal, new, carried.superseded_at):
-            is_new = False
-        else:
-            stored, is_new = await memories.add(tx, self.principal, new)
+        elif ended and await memories.was_replaced(tx, self.principal, new, ended):
+            pass
+        elif learned := await memories.learn(tx, self.principal, new):
+            stored, is_new = learned
             row = stored.id if stored.label >= new.label else None  # else a better trusted source had it
-            if is_new and (carried.valid_to or carried.superseded_at):
-                await memories.end(tx, stored.id, carried.valid_to, carried.superseded_at)
+            if is_new and (carried.valid_to or ended):
+                await memories.end(tx, stored.id, carried.valid_to, ended)
         await imports.note(tx, self.principal, self.agent, key, batch.source, place, memory=row)
         return is_new
 

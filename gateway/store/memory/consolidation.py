@@ -14,7 +14,7 @@ from gateway.domain.memory.memories import DEFAULT_AGENT, Kind, Memory, MemoryFi
 from gateway.domain.principals import Label
 from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_record
+from gateway.store.connection.rows import fetch_all, fetch_record, statement
 from gateway.store.memory import memories, search
 from gateway.store.memory.memories import by_id
 
@@ -79,15 +79,7 @@ async def merge(
     """`memories.supersede` what means the same; if both are trusted alike, with all that is known of it."""
     if not await memories.supersede(tx, principal, same, kept, label, as_of):
         return False
-    sql = """with pair as (
-               update memories k set seen_count = k.seen_count + s.seen_count, pinned = k.pinned or s.pinned,
-                 importance = greatest(k.importance, s.importance),
-                 tags = array(select distinct unnest(k.tags || s.tags) order by 1)
-               from memories s where k.id = $1 and s.id = $2 and k.label = s.label returning s.id)
-             insert into memory_sources (memory_id, message_id, principal_id)
-             select $1, message_id, principal_id from memory_sources join pair on memory_id = pair.id
-             on conflict do nothing"""
-    await tx.execute(sql, kept, same)
+    await tx.execute(statement("merge_memories"), kept, same)
     return True
 
 

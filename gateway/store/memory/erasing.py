@@ -14,7 +14,7 @@ from gateway.domain.memory.erasing import ERASED, Erasure
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import key_digest
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.connection.rows import row_count
+from gateway.store.connection.rows import row_count, statement
 from gateway.store.dump import LONGEST, prepare_dump
 from gateway.store.memory import indexing
 from gateway.store.transcript import sessions
@@ -47,13 +47,6 @@ KEYS: Mapping[str, Mapping[str, str]] = {
 """The columns with keys that clients may choose, and in which rows: there, a key that quotes something is replaced by
 its hash, by which idempotency keys are still recognised. Messengers choose all others, and need them."""
 _OF_CLIENTS = "channel in ('api', 'web', 'terminal')"
-_TEXTS = """
-select format('%I', c.relname) as table, format('%I', a.attname) as column,
-       format(case t.typname when 'bytea' then 'encode(%I, ''escape'')' else '%I::text' end, a.attname) as text
-from pg_attribute a join pg_class c on c.oid = a.attrelid join pg_type t on t.oid = a.atttypid
-where c.relnamespace = 'supaclaw'::regnamespace and c.relkind = 'r' and a.attnum > 0 and not a.attisdropped
-  and t.typname in ('text', '_text', 'bytea', 'json', 'jsonb', 'tsvector') order by 1, 2"""
-
 _BESIDES = {
     "messages": ", tokens = null",
     "inbox": ", handled_at = coalesce(handled_at, now())",
@@ -76,13 +69,6 @@ _HELD = "select {text} as text from {table} where {column} is not null"
 _CHOSEN = "select distinct {column} as key from {table} where {rows}"
 _REPLACED = "update {table} set {column} = $2 where {column} = $1 and {rows}"
 _ANSWERED = "update {table} set text = $2 where message_id = any($1) and text <> $2 {kinds}"
-_CHAIN = """
-with recursive chain as (
-  select id, superseded_by from memories where principal_id = $1 and id = $2
-  union
-  select m.id, m.superseded_by from memories m join chain c on m.superseded_by = c.id or m.id = c.superseded_by
-  where m.principal_id = $1
-) select r.id, r.text, r.message_id from chain join remembered r using (id) order by id"""
 _SOURCES = """
 select id, entry_id, text from messages where principal_id = $1 and id in (
   select message_id from memory_sources where memory_id = any($2) union select unnest($3::bigint[]))"""
@@ -112,7 +98,7 @@ class Origins:
 
 async def origins(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Origins:
     """Empty if this principal has no such memory."""
-    chain = await conn.fetch(_CHAIN, principal, memory)
+    chain = await conn.fetch(statement("memory_chain"), principal, memory)
     turns = [row["message_id"] for row in chain if row["message_id"] is not None]
     said = await conn.fetch(_SOURCES, principal, [row["id"] for row in chain], turns)
     return Origins(
@@ -153,7 +139,7 @@ async def erase(tx: Connection, erasure: Erasure, origins: Origins) -> Counter[s
 async def left(tx: Connection, erasure: Erasure) -> Counter[str]:
     """How many rows of each column of the schema still quote something: names that messengers and the owner gave."""
     counts = Counter[str]()
-    for table, column, text in await tx.fetch(_TEXTS):
+    for table, column, text in await tx.fetch(statement("text_columns")):
         query = _HELD.format(text=text, table=table, column=column)
         counts[f"{table}.{column}"] = sum([erasure.in_text(r["text"]) async for r in tx.cursor(query, prefetch=_BATCH)])
     return +counts

@@ -6,6 +6,7 @@ transaction counts what it marks, so nothing counts twice. One writer at a time:
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from asyncpg import Record
 
@@ -14,8 +15,10 @@ from gateway.domain.memory.memories import Kind, content_hash
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.memory.lexemes import Passage, lexemes
+from gateway.memory.wording import states
 from gateway.store.connection.pool import Connection, lock_name
-from gateway.store.connection.rows import columns, fetch_one
+from gateway.store.connection.rows import columns, fetch_one, statement
+from gateway.store.memory import memories
 
 
 async def indexed_files(conn: Connection, principal: PrincipalId) -> dict[str, str]:
@@ -47,25 +50,6 @@ async def remove_passages(tx: Connection, principal: PrincipalId, path: str) -> 
     await tx.execute("delete from memory_files where principal_id = $1 and path = $2", principal, path)
 
 
-_BEHIND = """
-with behind as materialized (
-  select s.id, s.agent, s.unattended, coalesce(p.seq, 0) as seq, coalesce(p.place, 0) as place
-  from sessions s left join memory_progress p on p.session_id = s.id
-  where s.principal_id = $1 and s.next_seq - 1 > coalesce(p.seq, 0)
-    and s.deleted_at is null and s.id not in
-      (select session_id from addresses where channel = 'web' and starts_with(thread, 'temporary-'))
-    and (not $3 or s.spoken_at > now() - interval '1 hour')
-  order by s.spoken_at limit $2
-)
-select m.id, m.session_id, m.seq, m.label, m.origin, m.sent_at, b.agent, b.place,
-       case when m.withdrawn is null and (m.kind = 'user' or (m.kind = 'assistant' and m.final))
-         then concat_ws(' ', m.sender, m.text) else '' end as text, b.unattended
-from behind b cross join lateral (
-  select * from messages where session_id = b.id and seq > b.seq order by seq limit $2) m
-order by m.session_id, m.seq limit $2
-"""
-
-
 async def unindexed(conn: Connection) -> list[PrincipalId]:
     """Principals whose conversations have messages that were not indexed."""
     sql = """select distinct s.principal_id from sessions s left join memory_progress p on p.session_id = s.id
@@ -92,7 +76,7 @@ async def index_turns(tx: Connection, principal: PrincipalId | None, limit: int)
 async def _index(tx: Connection, principal: PrincipalId, limit: int, *, recent: bool) -> int:
     if not await tx.fetchval("select pg_try_advisory_xact_lock(hashtextextended('memory ' || $1, 0))", str(principal)):
         return 0
-    rows = await tx.fetch(_BEHIND, principal, limit, recent)
+    rows = await tx.fetch(statement("unindexed_messages"), principal, limit, recent)
     if not rows:
         return 0
     # what ran by itself is told in a chat, and found there
@@ -105,16 +89,23 @@ async def _index(tx: Connection, principal: PrincipalId, limit: int, *, recent: 
 async def _store_turns(
     tx: Connection, principal: PrincipalId, spoken: Sequence[Record], words: Sequence[Sequence[str]]
 ) -> dict[str, int]:
-    """The rows; returns the last place of each session that got some."""
+    """The rows; returns the last place of each session that got some.
+
+    What was forgotten stays so if the agent repeats it later.
+    """
     last: dict[str, int] = {}
     rows = []
+    _, forgotten = await memories.forgotten(tx, principal) if spoken else ((), {})
     for row, found in zip(spoken, words, strict=True):
         place = last[row["session_id"]] = last.get(row["session_id"], row["place"]) + 1
         said = (row["label"], row["origin"], row["agent"], row["session_id"], row["id"])
-        rows.append((principal, *said, place, found, row["sent_at"]))
+        since = datetime.min.replace(tzinfo=UTC) if row["kind"] == "assistant" else row["sent_at"]
+        gone = (at for fact, at in forgotten.items() if at >= since and states(set(found), fact))
+        rows.append((principal, *said, place, found, row["sent_at"], next(gone, None)))
     sql = """insert into memories (principal_id, kind, label, origin, agent, session_id, message_id, place, lexemes,
-             event_at, created_at)
-           values ($1, 'turn', $2, $3, $4, $5, $6, $7, array_to_tsvector($8::text[]), $9, $9) on conflict do nothing"""
+             event_at, created_at, forgotten_at)
+           values ($1, 'turn', $2, $3, $4, $5, $6, $7, array_to_tsvector($8::text[]), $9, $9, $10)
+           on conflict do nothing"""
     await tx.executemany(sql, rows)
     return last
 
@@ -129,47 +120,11 @@ async def _advance(tx: Connection, principal: PrincipalId, rows: Sequence[Record
     await tx.execute(sql, principal, *told)
 
 
-_COUNT = """
-with chosen as materialized (
-  select id, principal_id, lexemes from memories where not counted and lexemes is not null
-  order by id limit $1 for update skip locked
-), marked as (
-  update memories m set counted = true from chosen c where m.id = c.id
-), words as (
-  insert into memory_df (principal_id, lexeme, df)
-  select principal_id, lexeme, count(*) from chosen, unnest(tsvector_to_array(lexemes)) lexeme group by 1, 2
-  on conflict (principal_id, lexeme) do update set df = memory_df.df + excluded.df
-), totals as (
-  insert into memory_stats (principal_id, n) select principal_id, count(*) from chosen group by 1
-  on conflict (principal_id) do update set n = memory_stats.n + excluded.n
-)
-select count(*) from chosen
-"""
-
-_TAKE_OFF = """
-with gone as materialized (
-  delete from memory_gone where id in (select id from memory_gone order by id limit $1) returning principal_id, lexemes
-), words as materialized (
-  select principal_id, lexeme, count(*)::int as n from gone, unnest(tsvector_to_array(lexemes)) lexeme group by 1, 2
-), fewer as (
-  update memory_df d set df = d.df - w.n from words w
-  where d.principal_id = w.principal_id and d.lexeme = w.lexeme and d.df > w.n
-), none as (
-  delete from memory_df d using words w
-  where d.principal_id = w.principal_id and d.lexeme = w.lexeme and d.df <= w.n
-), totals as (
-  update memory_stats s set n = s.n - g.n from (select principal_id, count(*) as n from gone group by 1) g
-  where s.principal_id = g.principal_id
-)
-select count(*) from gone
-"""
-
-
 async def count_words(tx: Connection, limit: int) -> int:
     """Count rows that are not, and take off what is gone, at most so many of each; returns how many it was."""
     await lock_name(tx, "memory_df")
     await _give_words(tx, limit)
-    return int(await tx.fetchval(_TAKE_OFF, limit) + await tx.fetchval(_COUNT, limit))
+    return sum([int(await tx.fetchval(statement(name), limit)) for name in ("discount_words", "count_words")])
 
 
 async def _give_words(tx: Connection, limit: int) -> None:
@@ -178,14 +133,9 @@ async def _give_words(tx: Connection, limit: int) -> None:
              where not counted and lexemes is null order by id limit $1 for update"""
     rows = await tx.fetch(sql, limit)
     for row in rows:
-        sql = """update memories set lexemes = array_to_tsvector($2::text[]), content_hash = $3,
-                   superseded_by = coalesce(superseded_by, same.id),
-                   superseded_at = coalesce(superseded_at, case when same.id is not null then now() end)
-                 from (select max(id) as id from memories where principal_id = $4 and agent = $5 and content_hash = $3
-                         and superseded_at is null and forgotten_at is null) same
-                 where memories.id = $1"""
         hashed = content_hash(row["text"]) if row["kind"] == Kind.MEMORY else None
-        await tx.execute(sql, row["id"], lexemes(row["text"]), hashed, row["principal_id"], row["agent"])
+        given = (row["id"], lexemes(row["text"]), hashed, row["principal_id"], row["agent"])
+        await tx.execute(statement("give_words"), *given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from gateway.domain.principals import Label
 from gateway.domain.text.marks import WITHDRAWN
 from gateway.domain.text.texts import storable
 from gateway.memory.lexemes import lexemes
+from gateway.memory.wording import FORGOTTEN
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_value
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_value, statement
 
 FILTER = """row($2::text[], $3::text[], $4::text[], $5::uuid, $6::text, $7::timestamptz, $8::timestamptz, $9::smallint,
   $10::boolean, $11::boolean, $12::double precision)::memory_filter"""
@@ -91,27 +92,38 @@ async def end(tx: Connection, memory: MemoryId, valid_to: datetime | None, super
     await tx.execute(sql, memory, valid_to, superseded_at)
 
 
-async def learn(tx: Connection, principal: PrincipalId, new: NewMemory) -> None:
-    """`add` what no person asked to remember, unless a person has forgotten it."""
+async def learn(tx: Connection, principal: PrincipalId, new: NewMemory) -> tuple[Memory, bool] | None:
+    """`add` what no person asked to remember; None if a person has forgotten it."""
     sql = """select exists (select from memories where principal_id = $1 and agent = $2 and content_hash = $3
                               and kind = 'memory' and forgotten_at > created_at)"""
-    if not await tx.fetchval(sql, principal, new.agent, content_hash(storable(new.text))):
-        await add(tx, principal, new)
+    forgotten = await tx.fetchval(sql, principal, new.agent, content_hash(storable(new.text)))
+    return None if forgotten else await add(tx, principal, new)
 
 
 MAX_FORGOTTEN = 1_000
-"""Forgotten memories that a summary is checked for, the newest."""
+"""Forgotten memories that summaries and what is said later are checked for, the newest."""
 
 
 async def forgotten(
-    conn: Connection, principal: PrincipalId, messages: Sequence[MessageId]
-) -> tuple[set[MessageId], list[str]]:
-    """Those of the messages that their person has forgotten, and the texts of forgotten memories."""
+    conn: Connection, principal: PrincipalId, messages: Sequence[MessageId] = ()
+) -> tuple[set[MessageId], dict[frozenset[str], datetime]]:
+    """Those of the messages that their person has forgotten, and the words of forgotten memories, since when."""
     sql = "select message_id from memories where message_id = any($1) and forgotten_at is not null"
     hidden = {MessageId(row["message_id"]) for row in await conn.fetch(sql, list(messages))}
-    sql = """select text from memories where principal_id = $1 and kind = 'memory' and forgotten_at > created_at
+    sql = """select tsvector_to_array(lexemes) as words, forgotten_at from memories
+             where principal_id = $1 and kind = 'memory' and forgotten_at > created_at and lexemes is not null
              order by forgotten_at desc limit $2"""
-    return hidden, [row["text"] for row in await conn.fetch(sql, principal, MAX_FORGOTTEN)]
+    rows = await conn.fetch(sql, principal, MAX_FORGOTTEN)
+    return hidden, {frozenset(row["words"]): row["forgotten_at"] for row in rows}
+
+
+async def replaced_by(conn: Connection, principal: PrincipalId, memory: MemoryId) -> list[Memory]:
+    """The memories that it replaced, and those that these had replaced, unless they are forgotten."""
+    sql = """with recursive old as (
+               select id from memories where principal_id = $1 and superseded_by = $2
+               union select m.id from memories m join old on m.superseded_by = old.id where m.principal_id = $1)
+             select r.* from remembered r join old using (id) where r.forgotten_at is null order by r.id"""
+    return await fetch_all(conn, Memory, sql, principal, memory)
 
 
 async def get(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Memory | None:
@@ -178,15 +190,7 @@ async def supersede(
 
     `label` is that of the person or run that says so, which may be trusted less than the new one; it saw both `as_of`.
     """
-    sql = """update memories o set superseded_by = n.id, superseded_at = coalesce(o.superseded_at, now()),
-               updated_at = now()
-             from memories n
-             where o.principal_id = $1 and n.principal_id = $1 and o.id = $2 and n.id = $3 and o.id <> n.id
-               and o.kind = 'memory' and n.kind = 'memory' and greatest(n.label, $4) <= o.label and n.agent = o.agent
-               and coalesce(n.superseded_at, n.forgotten_at, o.forgotten_at) is null and o.superseded_by is null
-               and ($5::timestamptz is null or greatest(n.updated_at, o.updated_at) <= $5)
-             returning true"""
-    return bool(await tx.fetchval(sql, principal, old, new, label, as_of))
+    return bool(await tx.fetchval(statement("supersede"), principal, old, new, label, as_of))
 
 
 async def forget(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
@@ -197,7 +201,7 @@ async def forget(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bo
 
 
 async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
-    """Take `forget` back, for a memory also of the messages and summaries that were forgotten in the same transaction.
+    """Take `forget` back, for a memory also of the rows that were forgotten in the same transaction.
 
     Raises `AlreadyRemembered` if the same was remembered since, by somebody trusted as much.
     """
@@ -207,25 +211,18 @@ async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> b
     if row is None:
         return False
     await _displace(tx, principal, memory, row["content_hash"], row)
-    sql = """update memories set forgotten_at = null, updated_at = now()
-             where principal_id = $1 and (id = $2 or ($3 and kind in ('turn', 'summary') and forgotten_at = $4))"""
+    sql = """update memories m set forgotten_at = null, updated_at = now()
+             where principal_id = $1 and (id = $2 or ($3 and forgotten_at = $4 and not exists (
+               select from memories o where o.principal_id = m.principal_id and o.agent = m.agent
+                 and o.content_hash = m.content_hash and o.superseded_at is null and o.forgotten_at is null)))"""
     await tx.execute(sql, principal, memory, row["kind"] == Kind.MEMORY, row["forgotten_at"])
     return True
 
 
 async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) -> list[MemorySource]:
     """The messages it was learned from, or is; the facts of before know the stretch of their session."""
-    sql = """select s.id as message_id, s.session_id, s.kind, s.sender, s.sent_at, s.label,
-               case s.withdrawn when 'edited' then $3 when 'deleted' then $4 else s.text end as text
-             from messages s
-             where s.id in (
-               select message_id from memory_sources where memory_id = $2 and principal_id = $1
-               union select message_id from memories where id = $2 and principal_id = $1 and message_id is not null
-               union select b.id from memories m join messages b on b.session_id = m.session_id
-                       and b.seq between m.first_seq and m.last_seq and b.kind in ('user', 'assistant')
-                     where m.id = $2 and m.principal_id = $1)
-             order by s.id"""
-    return await fetch_all(conn, MemorySource, sql, principal, memory, WITHDRAWN["edited"], WITHDRAWN["deleted"])
+    marks = (WITHDRAWN["edited"], WITHDRAWN["deleted"], FORGOTTEN)
+    return await fetch_all(conn, MemorySource, statement("memory_sources"), principal, memory, *marks)
 
 
 async def learned(conn: Connection, principal: PrincipalId, memory: Memory) -> tuple[Memory, list[MemorySource]]:
@@ -240,15 +237,11 @@ def filtering(principal: PrincipalId, which: MemoryFilter) -> tuple[object, ...]
 
 
 async def _inserted(tx: Connection, principal: PrincipalId, new: NewMemory, text: str) -> MemoryId | None:
-    sql = """insert into memories (principal_id, kind, text, lexemes, category, content_hash, importance, tags, pinned,
-               language, label, origin, agent, session_id, event_at, created_at)
-             values ($1, $2, $3, array_to_tsvector($4::text[]), $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
-                     coalesce($16, now()))
-             on conflict do nothing returning id"""
     fact = (new.category, content_hash(text)) if new.kind is Kind.MEMORY else (None, None)
     how = (new.importance, [storable(tag) for tag in new.tags], new.pinned, new.language)
     whence = (new.label, new.origin, new.agent, new.session, new.event_at, new.created_at)
-    return await fetch_value(tx, MemoryId, sql, principal, new.kind, text, lexemes(text), *fact, *how, *whence)
+    given = (principal, new.kind, text, lexemes(text), *fact, *how, *whence)
+    return await fetch_value(tx, MemoryId, statement("insert_memory"), *given)
 
 
 async def _with_links(tx: Connection, principal: PrincipalId, memory: MemoryId, new: NewMemory) -> Memory:

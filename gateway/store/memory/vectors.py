@@ -15,7 +15,7 @@ from pgvector.asyncpg import register_vector
 
 from gateway.domain.ids import MemoryId
 from gateway.store.connection.pool import Connection, lock_name, take_long
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_record
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_record, statement
 
 OLDEST_PGVECTOR = (0, 8)
 NO_PGVECTOR = (
@@ -29,34 +29,10 @@ PGVECTOR_TOO_OLD = (
     "alter extension vector update"
 )
 
-_EXTENSION_STATE = """
-select (select extversion from pg_extension where extname = 'vector') as version,
-       exists (select from pg_available_extensions where name = 'vector') as available,
-       exists (select from pg_attribute where attrelid = to_regclass('supaclaw.memory_vectors')
-               and attname = 'embedding' and not attisdropped) as ready
-"""
-
-_TABLE = """
-drop table if exists memory_vectors;
-delete from memory_models;
-create table memory_vectors (
-  memory_id bigint not null references memories on delete cascade,
-  principal_id uuid not null references principals,
-  model smallint not null references memory_models,
-  embedding halfvec not null,
-  primary key (memory_id, model)
-);
-create index memory_vectors_by_owner on memory_vectors (model, principal_id, memory_id);
-comment on table memory_vectors is 'derived: left out of backups';
-alter table memory_vectors enable row level security;
-create policy own on memory_vectors to supaclaw_member using (principal_id = (select member()));
-grant select on memory_vectors to supaclaw_member;
-"""
-
 
 async def extension_problem(conn: Connection) -> str:
     """Why there can be no vectors, and what to do, in one line; "" if there can. Changes nothing."""
-    state = await fetch_record(conn, _EXTENSION_STATE)
+    state = await fetch_record(conn, statement("extension_state"))
     if state["version"] is None:
         return EXTENSION_NOT_CREATED if state["available"] else NO_PGVECTOR
     if tuple(map(int, state["version"].split(".")[:2])) < OLDEST_PGVECTOR:
@@ -66,7 +42,7 @@ async def extension_problem(conn: Connection) -> str:
 
 async def ensure_table(tx: Connection) -> str:
     """Make the table for vectors if that can be; returns the `problem` if not."""
-    state = await fetch_record(tx, _EXTENSION_STATE)
+    state = await fetch_record(tx, statement("extension_state"))
     if state["ready"]:
         return ""
     if state["version"] is None and state["available"]:
@@ -74,8 +50,10 @@ async def ensure_table(tx: Connection) -> str:
     if why := await extension_problem(tx):
         return why
     await lock_name(tx, "memory_vectors")
-    if not (await fetch_record(tx, _EXTENSION_STATE))["ready"]:  # else another process made it while we waited
-        await tx.execute(_TABLE)
+    if not (await fetch_record(tx, statement("extension_state")))[
+        "ready"
+    ]:  # else another process made it while we waited
+        await tx.execute(statement("vector_table"))
         # Of a role that Supabase lets in from the web.
         for role in await tx.fetch("select rolname from pg_roles where rolname in ('anon', 'authenticated')"):
             await tx.execute(f'revoke all on memory_vectors from "{role["rolname"]}"')
@@ -169,11 +147,7 @@ async def characters_left(conn: Connection) -> int:
 
 async def list_unembedded(conn: Connection, limit: int) -> list[UnembeddedMemory]:
     """Rows without a vector, the newest first; a turn begins with who speaks, where that is known."""
-    sql = """select m.id, left(coalesce(m.text, concat_ws(': ', nullif(s.sender, ''), s.text)), $2)
-               as text, m.updated_at
-             from memory_unembedded u join memories m on m.id = u.memory_id left join messages s on s.id = m.message_id
-             order by u.memory_id desc limit $1"""
-    return await fetch_all(conn, UnembeddedMemory, sql, limit, MAX_TEXT)
+    return await fetch_all(conn, UnembeddedMemory, statement("unembedded_memories"), limit, MAX_TEXT)
 
 
 async def put(
@@ -181,18 +155,9 @@ async def put(
 ) -> int:
     """Store the vectors of rows that have not changed meanwhile; the others still lack theirs. Returns how many."""
     await _speak_vectors(tx)
-    sql = """with unchanged as materialized (
-               select m.id, m.principal_id, g.embedding
-               from unnest($2::bigint[], $3::timestamptz[], $4::halfvec[]) as g (id, updated_at, embedding)
-               join memories m on m.id = g.id and m.updated_at = g.updated_at for share of m
-             ), done as (
-               delete from memory_unembedded where memory_id in (select id from unchanged)
-             )
-             insert into memory_vectors (memory_id, principal_id, model, embedding)
-             select id, principal_id, $1, embedding from unchanged
-             on conflict (memory_id, model) do update set embedding = excluded.embedding returning memory_id"""
     ids, versions = [row.id for row in rows], [row.updated_at for row in rows]
-    return len(await tx.fetch(sql, model.id, ids, versions, [HalfVector(list(vector)) for vector in vectors]))
+    made = [HalfVector(list(vector)) for vector in vectors]
+    return len(await tx.fetch(statement("store_vectors"), model.id, ids, versions, made))
 
 
 async def settle(tx: Connection, model: VectorModel) -> bool:

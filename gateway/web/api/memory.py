@@ -135,7 +135,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """A forgotten memory, and the messages and summaries that were forgotten with it."""
+    """A forgotten memory, and the rows that were forgotten with it."""
 
     memory: MemoryRow
     with_it: Sequence[MemoryRow]
@@ -165,7 +165,9 @@ async def search(site: AtSite, caller: Client, request: SearchRequest) -> Search
         raise Refused(400, "empty_window", "since must be before until.", param="since")
     searching, where = MemorySearch(site.database, site.chat.embedder), _filter(caller, request)
     asked = request.model_dump(include={"mode", "scope", "session"}) | {"k": request.max_results}
-    found = await searching.find(site.owner.id, request.query, filter=where, reach=caller.reach, **asked)
+    found = await searching.find(
+        site.owner.id, request.query, filter=where, zone=site.zone, reach=caller.reach, **asked
+    )
     hits = [_found_row(hit, found.replaced.get(hit.memory.id), site.zone) for hit in found.hits]
     return SearchResult(hits, found.mode, found.weak, found.left_out, found.note)
 
@@ -224,7 +226,7 @@ async def edit(site: AtSite, caller: Client, id: RowId, change: MemoryEdit) -> M
 
 @router.delete("/api/memory/{id}")
 async def forget(site: AtSite, caller: Client, id: RowId) -> Forgotten:
-    """Forget a memory, with the messages and summaries that state it."""
+    """Forget a memory, with the rows that state it or that it replaced."""
     going = await in_memory(site, lambda own: own.forget(MemoryId(id)), caller.reach)
     return Forgotten(memory_row(going.memory), [memory_row(row) for row in going.stating])
 
@@ -258,7 +260,7 @@ async def context(site: AtSite, caller: Client, request: ContextRequest) -> Cont
     in_bootstrap = {memory.id for memory in start.shown}
     searching = MemorySearch(site.database, site.chat.embedder)
     most = RECALLED_ROWS + len(in_bootstrap)
-    found = await searching.find(owner, request.message, scope=Where.ALL, k=most, reach=caller.reach)
+    found = await searching.find(owner, request.message, scope=Where.ALL, k=most, zone=zone, reach=caller.reach)
     new = [hit for hit in found.hits if hit.memory.id not in in_bootstrap]
     near = fold_copies([hit.memory for hit in new if hit.cosine or hit.words >= LEAST_WORDS], RECALLED_ROWS)
     return Context(start.text, "" if found.weak else recall_block(near, RECALLED_TOKENS, zone, found.replaced))

@@ -198,7 +198,8 @@ class TestRecall:
     async def test_the_last_conversation_and_its_summary_say_what_was_replaced_since_at_once(
         self, path: MessagePath
     ) -> None:
-        path.model.answer = in_turn(said("", call("remember", content="Ada lives in Lisbon")), said("Kept."))
+        home = "Ada lives in Lisbon, in Alfama, in a flat of three rooms"
+        path.model.answer = in_turn(said("", call("remember", content=home)), said("Kept."))
         async with path.working():
             await path.ask("I live in Lisbon, in Alfama")
             [(session,)] = await path.rows("select id from sessions")
@@ -208,7 +209,7 @@ class TestRecall:
             await path.ask("hello")
             await known(path, "Ada lives in Porto", supersedes=MemoryId(1))
             await path.ask("hello again")
-            for text in ("Asked for a plumber.", "Told of the flat in Lisbon, in Alfama."):
+            for text in ("Asked for a plumber.", "Told of the flat in Lisbon."):
                 made = await known(path, text, kind=Kind.SUMMARY, session=session)
                 await path.rows("update memories set created_at = now() - interval '1 day' where id = $1", made)
                 await path.ask("and again")
@@ -217,7 +218,7 @@ class TestRecall:
         assert "now: Ada" not in before
         assert re.search(f"I live in Lisbon, in Alfama{note}; the agent: Kept", after)
         assert re.search(r": Asked for a plumber\.\n", plumber)
-        assert re.search(f"the flat in Lisbon, in Alfama\\.{note}", flat)
+        assert re.search(f"the flat in Lisbon\\.{note}", flat)
 
     async def test_what_is_in_the_prompt_anyway_is_not_repeated(self, path: MessagePath) -> None:
         async with path.working():
@@ -320,6 +321,38 @@ class TestTools:
         assert not any("555-0142" in repr(prompt) for prompt in path.model.prompts[4:7])
         assert "555-0142" in repr(results(path.model.prompts[8])[-1])
 
+    async def test_what_was_forgotten_stays_so_in_other_memories_beside_sources_and_when_the_agent_says_it_again(
+        self, path: MessagePath
+    ) -> None:
+        first = await known(path, "The boss of Ada is Ingrid 555-0142")
+        dog = await known(path, "Ada's dog is called Muffin")
+        second = await known(path, "The boss of Ada is Torben 555-0142", supersedes=first)
+        await known(path, "Reach Torben at 555-0142")
+        path.model.answer = lambda _: said("I forgot that the boss of Ada is Torben, 555-0142.")
+        async with path.working():
+            await path.ask("My boss is Ingrid, 555-0142, and my dog is Muffin")
+            await path.rows(
+                "insert into memory_sources select m, max(id), principal_id from messages, "
+                f"unnest(array[{first}, {dog}]) m where kind = 'user' group by m, principal_id"
+            )
+            asked = await path.ask(f"/memory forget {second}")
+            await path.ask("/approve A1")
+            await path.settled()
+            await path.ask("Thanks")
+            await path.ask("/new")
+            path.model.answer = in_turn(
+                said("", call("memory_search", query="boss Torben Ingrid 555-0142"), call("memory_get", id=dog)),
+                said("No idea."),
+            )
+            await path.ask("Who is my boss, Torben or Ingrid?")
+            found, whole = results(path.model.prompts[-1])
+            assert "With it, 4 that state it or what it replaced:" in asked
+            assert not any("0142" in row["text"] for row in found["memories"])
+            assert [source["text"] for source in whole["learned_from"]] == ["[Forgotten]"]
+            assert "0142" not in standing(path.model.prompts[-1]) + newest(path.model.prompts[-1])
+            await path.ask(f"/memory restore {second}")
+        assert await path.rows("select from memories where forgotten_at is not null") == []
+
     async def test_the_agent_asks_before_it_forgets_more_than_the_memory_and_a_yes_outlives_a_restart(
         self, path: MessagePath, database: Database, workspace: Path
     ) -> None:
@@ -399,6 +432,21 @@ class TestTools:
             found = results(prompt)[-1]
             assert found["memories"][0]["text"].endswith("the locker code of Bea is 4711")
             assert not any("?" in row["text"] for row in found["memories"] if row["who"] == "the user")
+
+    async def test_a_memory_that_says_in_its_words_that_another_is_over_replaces_it(self, path: MessagePath) -> None:
+        async with path.working():
+            for old, new in (
+                ("Ada lives in Lisbon", "Ada no longer lives in Lisbon but in Porto"),
+                ("Max wohnt in Bonn", "Max wohnt nicht mehr in Bonn, sondern in Trier"),
+                ("Mi gata se llama Luna", "Mi gata ya no se llama Luna, ahora se llama Nieve"),
+                ("Mon train part à 7h12", "Mon train ne part plus à 7h12 mais à 7h25"),
+                ("Randevum salı", "Randevum artık salı değil, perşembe"),
+            ):
+                await path.ask(f"/remember {old}")
+                assert f": {old}. /memory forget" in await path.ask(f"/remember {new}")
+            await path.ask("/remember Ada no longer plays the piano")
+            assert "instead" not in await path.ask("/remember The piano is sold")
+        assert await path.rows("select count(*) from memories where superseded_by is not null") == [(5,)]
 
     async def test_the_same_again_is_the_same_memory(self, path: MessagePath) -> None:
         id = await known(path, "The rent is 900")
