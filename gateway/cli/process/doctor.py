@@ -16,6 +16,7 @@ import typer
 from gateway.app.installation import program_of
 from gateway.cli.connections.local_gateway import ask_gateway
 from gateway.cli.process.update import rehearse
+from gateway.cli.storage.backup import saved_place
 from gateway.cli.terminal.console import Style, echo, show_progress
 from gateway.cli.terminal.output import AsJson, flag, option, print_json, print_result
 from gateway.config.environment import Environment
@@ -28,7 +29,7 @@ _REQUEUE_SECONDS = 120.0
 _COLOURS = {FindingLevel.OK: Style.GREEN, FindingLevel.WARN: Style.YELLOW, FindingLevel.FAIL: Style.RED}
 
 _DRILL = "Restore a backup into a copy, start that and talk to it."
-Drill = Annotated[str, option(_DRILL, "FILE", "--restore-drill")]
+Drill = Annotated[str, option(_DRILL, "FILE", "--restore-drill", parser=saved_place)]
 
 
 def doctor(

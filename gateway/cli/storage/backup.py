@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from gateway.cli.connections.database import run_quietly
 from gateway.cli.storage.secrets import recover_secrets
 from gateway.cli.terminal.console import echo
@@ -18,7 +20,17 @@ from gateway.secrets.encryption import Keyring, MasterKey
 from gateway.secrets.facts import MAX_VALUE
 
 File = Annotated[Path, argument("The backup, such as supaclaw.tar.gz.", "FILE")]
-Saved = Annotated[str, argument("The backup: a file, or in the bucket of backup.to, which names the newest.", "FILE")]
+_SAVED = "The backup: a file, or in the bucket of backup.to, which names the newest."
+
+
+def saved_place(text: str) -> str:
+    """The path of a file that exists, or an address in a bucket; raises `BadParameter`."""
+    if "://" not in text and not Path(text).is_file():
+        raise typer.BadParameter(f"file {text!r} does not exist.")
+    return text
+
+
+Saved = Annotated[str, argument(_SAVED, "FILE", parser=saved_place)]
 
 
 def backup(
