@@ -77,6 +77,7 @@ async def test_questions_are_answered_in_the_chat(browser: Browser, web: Web, sc
         await ask_in_chat(web)
         await expect(page.locator("#thread .asking .question")).to_have_count(2)
         await expect(page.locator("#A1 pre")).to_have_text(MAIL)
+        await expect(page.get_by_label("What A2 asks")).to_have_css("white-space", "pre-wrap")
         await accessible(page)
         await watched.show(f"chat-asking-{'phone' if phone else 'desktop'}-{scheme}")
         await page.fill("#A2-answer", "A")
