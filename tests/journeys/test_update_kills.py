@@ -175,7 +175,8 @@ async def test_a_database_that_has_accepted_a_message_is_not_replaced(
 async def test_after_it_has_accepted_a_message_the_program_alone_goes_back_if_it_can_work_on_the_schema(
     installed: Installed, telegram: FakeTelegram
 ) -> None:
-    assert (only_adds := TAKES.replace("'later', '', {next_one} from", "'later', '', 0 from")) != TAKES
+    only_adds = TAKES.replace("'later', '', {next_one} from", "'later', '', 0 from")
+    assert only_adds != TAKES
     lay_out_newer(installed, only_adds)
     await answered(telegram, 1)
 
