@@ -44,8 +44,9 @@ from gateway.store.embedded.postgres import EmbeddedPostgres
 async def main():
     server = EmbeddedPostgres(Path(os.environ["SUPACLAW_DATA"]))
     async with await Database.connect(await server.start()) as database, database.connection() as conn:
-        migrations = "supaclaw.migrations"
-        await conn.execute(f"insert into {migrations} select max(number) + 1, 'later', '' from {migrations}")
+        columns, next_one = "number, name, sha256, compatible_from", "max(number) + 1"
+        row = f"select {next_one}, 'later', '', {next_one} from supaclaw.migrations"
+        await conn.execute(f"insert into supaclaw.migrations ({columns}) {row}")
 
 asyncio.run(main())
 sys.exit("it changed the schema, and broke")

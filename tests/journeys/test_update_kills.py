@@ -170,3 +170,20 @@ async def test_a_database_that_has_accepted_a_message_is_not_replaced(
     assert installed.in_use == NEWER
     [kept] = await installed.gateway.rows("select count(*) from inbox where platform_id = 'accepted'")
     assert kept["count"] == 1
+
+
+async def test_after_it_has_accepted_a_message_the_program_alone_goes_back_if_it_can_work_on_the_schema(
+    installed: Installed, telegram: FakeTelegram
+) -> None:
+    only_adds = TAKES.replace("'later', '', {next_one} from", "'later', '', 0 from")
+    assert only_adds != TAKES
+    lay_out_newer(installed, only_adds)
+    await answered(telegram, 1)
+
+    said = await switch(installed)
+
+    assert "the version before runs again" in said
+    assert installed.in_use == CURRENT
+    [kept] = await installed.gateway.rows("select count(*) from inbox where platform_id = 'accepted'")
+    assert kept["count"] == 1
+    await answered(telegram, 2)
