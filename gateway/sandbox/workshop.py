@@ -55,6 +55,17 @@ class Running:
             while piece := await self.output.read(_PIECE):
                 yield piece
 
+    async def followed(self, keep: Callable[[bytes], object], most: int) -> Report:
+        """Pass on its output until its end, or until it has more than `most` bytes; returns how it ended."""
+        size = 0
+        async for piece in self.pieces():
+            keep(piece)
+            size += len(piece)
+            if size > most:
+                self.cancel()
+                return Report(Ending.OUTPUT)
+        return await self.report()
+
     async def last_errors(self, most: int) -> bytes:
         """The last bytes of its standard error, once that has ended."""
         assert self.errors is not None, "it has a stream of its own"

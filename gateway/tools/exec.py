@@ -20,8 +20,7 @@ from gateway.domain.conversation.tools import (
 )
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.sandbox.command import Ending, Limits, Report
-from gateway.sandbox.workshop import Running
+from gateway.sandbox.command import Ending, Limits
 from gateway.tools import Services, ToolOptions, declared, tool
 
 PAGE_CHARS = 8_000
@@ -68,7 +67,7 @@ class _Exec:
         async with self.commands.queued(Label.UNTRUSTED if arguments.hosts else caller.label) as permit:
             limits = Limits(seconds=arguments.seconds)
             running = await self.commands.start(arguments.command, arguments.folder, permit, limits, arguments.hosts)
-            report = await _followed(running, output)
+            report = await running.followed(output.add, FLOOD_BYTES)
         if report.ending is Ending.REFUSED:
             raise ToolFailed.own("not_started", f"The command did not start: {report.problem}")
         text = await asyncio.to_thread(rendered, output.text())
@@ -84,15 +83,6 @@ class _Exec:
         written = await self.services.workspace.write(path, text, permit.label, "text/plain", unlocked=True)
         note = f"[... {len(text) - PAGE_CHARS:,} characters are in {written.path} ...]"
         return {"output": f"{text[:half]}\n{note}\n{text[-half:]}", "path": written.path}
-
-
-async def _followed(running: Running, output: BoundedOutput) -> Report:
-    async for piece in running.pieces():
-        output.add(piece)
-        if output.size > FLOOD_BYTES:
-            running.cancel()
-            return Report(Ending.OUTPUT)
-    return await running.report()
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:

@@ -89,12 +89,8 @@ async def _followed(running: Running) -> tuple[bytes, bytes, Report]:
     errors = asyncio.create_task(running.last_errors(MAX_ERRORS))
     output = bytearray()
     try:
-        async for piece in running.pieces():
-            output += piece
-            if len(output) > MAX_OUTPUT:
-                running.cancel()
-                return bytes(output), b"", Report(Ending.OUTPUT)
-        return bytes(output), await errors, await running.report()
+        report = await running.followed(output.extend, MAX_OUTPUT)
+        return bytes(output), b"" if report.ending is Ending.OUTPUT else await errors, report
     finally:
         errors.cancel()
 
