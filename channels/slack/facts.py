@@ -55,19 +55,18 @@ class CachedFacts:
     async def note(self, name: str, value: str) -> None:
         """Set a fact; if it can't be stored now, it is kept in memory until the next write."""
         self._put(name, value)
-        self._unsaved = self._unsaved | {name: value}
-        await self._try_to_save()
+        await self._try_to_save({name: value})
 
     async def drop(self, name: str) -> None:
         """Drop a fact; if that can't be stored now, it is done in memory until the next write."""
         if self._entries.pop(name, None) is not None:
-            self._unsaved = self._unsaved | {name: None}
-            await self._try_to_save()
+            await self._try_to_save({name: None})
 
     def _put(self, name: str, value: str) -> None:
         self._unsaved = self._unsaved | dict.fromkeys(put_newest(self._entries, name, value))
 
-    async def _try_to_save(self) -> None:
+    async def _try_to_save(self, changes: dict[str, str | None]) -> None:
+        self._unsaved = self._unsaved | changes
         async with self._saving:
             try:
                 await self._save({})

@@ -44,7 +44,7 @@ async def so_far(client: Client, at: Address, before: str, names_of: Names, *, p
     names = await names_of(message.user or "" for message in (told[0], *reversed(told[1:])))
     if private and len(told) == 1:
         return ThreadSoFar(readable(told[0].whole, names), told[0].ts, told[0].files)
-    first, *lines = (_cut(_line(message, names)) for message in told)
+    first, *lines = (_line(message, names) for message in told)
     sizes = accumulate(len(line) + 1 for line in reversed(lines))
     left_out = len(lines) - sum(size <= MAX_CHARS - len(first) - 50 for size in sizes)
     gap = [f"[… {left_out} messages left out here …]"] if left_out else []
@@ -64,8 +64,5 @@ async def _messages(client: Client, at: Address) -> list[Message]:
 
 def _line(message: Message, names: Mapping[str, str]) -> str:
     who = names.get(message.user or "", message.user or message.bot_id or "")
-    return f"{who}: {readable(message.whole, names)}"
-
-
-def _cut(text: str) -> str:
+    text = f"{who}: {readable(message.whole, names)}"
     return text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]} [… cut, {len(text)} characters]"

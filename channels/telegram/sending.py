@@ -26,13 +26,9 @@ ApiCall: TypeAlias = tuple[str, Mapping[str, object]]
 
 _NOT_IN_A_NAME = re.compile(r'[\x00-\x1f\x7f"\\/]+')
 _KINDS = {
-    "image/jpeg": "photo",
-    "image/png": "photo",
-    "image/webp": "photo",
+    **dict.fromkeys(("image/jpeg", "image/png", "image/webp"), "photo"),
     "audio/ogg": "voice",
-    "audio/mpeg": "audio",
-    "audio/mp4": "audio",
-    "audio/x-m4a": "audio",
+    **dict.fromkeys(("audio/mpeg", "audio/mp4", "audio/x-m4a"), "audio"),
     "video/mp4": "video",
 }
 _MEANINGS = {

@@ -32,12 +32,10 @@ from gateway.domain.json import Json, JsonObject
 from gateway.domain.text.texts import one_line
 
 _FILES = {
-    "animation": (".mp4", "video/mp4"),
+    **dict.fromkeys(("animation", "video_note", "video"), (".mp4", "video/mp4")),
     "photo": (".jpg", "image/jpeg"),
     "voice": (".ogg", "audio/ogg"),
     "audio": (".mp3", "audio/mpeg"),
-    "video_note": (".mp4", "video/mp4"),
-    "video": (".mp4", "video/mp4"),
     "sticker": (".webp", "image/webp"),
     "document": ("", ""),
 }
@@ -111,12 +109,8 @@ def _origin(origin: MessageOriginUnion) -> str:
 
 
 _HIDDEN: JsonObject = {"type": "hidden_user", "date": 1, "sender_user_name": "somebody"}
-_ASIDE: JsonObject = {
-    "reply_to_message": None,
-    "reply_markup": None,
-    "forward_origin": _HIDDEN,
-    "external_reply": {"origin": _HIDDEN},
-}
+_ASIDE: dict[str, Json] = dict.fromkeys(("reply_to_message", "reply_markup"))
+_ASIDE |= {"forward_origin": _HIDDEN, "external_reply": {"origin": _HIDDEN}}
 _COMMAND_FOR = re.compile(r"\A(/\w+)@(\w+)")
 
 

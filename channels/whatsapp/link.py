@@ -23,10 +23,10 @@ from neonize.proto.Neonize_pb2 import Device, PairStatus
 from neonize.proto.waCompanionReg.WAWebProtobufsCompanionReg_pb2 import DeviceProps
 
 from channels.whatsapp.pairing import LOGIN_ADVICE, LinkTimeouts, Pairing
-from channels.whatsapp.sdk import one_line
 from channels.whatsapp.store import GROUP, HIDDEN, MIN_FREE_BYTES, PHONE, LinkedAccount, Spool, Store, Timers
 from gateway.domain.channels.platform import Logger
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.text.texts import one_line
 
 _KINDS = (
     events.ClientOutdatedEv,
@@ -170,7 +170,7 @@ class Link:
         except TimeoutError:
             raise OwnerMustAct(self._trouble or "WhatsApp offers no code right now; try again") from None
         except NeonizeError as error:
-            raise OwnerMustAct(f"WhatsApp gives no code for {number}: {one_line(error)}") from error
+            raise OwnerMustAct(f"WhatsApp gives no code for {number}: {one_line(str(error), 300)}") from error
         return self.pairing.code
 
     async def logout(self) -> None:
@@ -178,7 +178,7 @@ class Link:
         try:
             await self.client.logout()
         except NeonizeError as error:
-            raise OwnerMustAct(f"WhatsApp does not answer: {one_line(error)}") from error
+            raise OwnerMustAct(f"WhatsApp does not answer: {one_line(str(error), 300)}") from error
         self.pairing.forget()
         self._end(SessionEnd(""))
 
@@ -320,7 +320,7 @@ def _banned(seconds: float) -> SessionEnd:
 
 def _end_by_error(error: BaseException | None) -> SessionEnd:
     """The end by an error in Go, which names bans and logouts of unknown reasons only in its text."""
-    text = one_line(error or "the session ended")
+    text = one_line(str(error or "the session ended"), 300)
     if "neonize.LoggedOut" in text:
         return UNLINKED
     return _banned(0) if "neonize.TemporaryBan" in text else SessionEnd(text)

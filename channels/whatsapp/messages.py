@@ -152,9 +152,8 @@ def _text(message: e2e.Message) -> str:
     if message.HasField("extendedTextMessage"):
         return str(message.extendedTextMessage.text)
     captions = [str(getattr(file, "caption", "")) for file in _files(message).values()]
-    return str(message.conversation) or "\n".join(
-        filter(None, (*captions, *(words for _, words in described(message))))
-    )
+    other = (words for _, words in described(message))
+    return str(message.conversation) or "\n".join(filter(None, (*captions, *other)))
 
 
 def _added(event: MessageEv, said: e2e.Message, context: e2e.ContextInfo, text: str) -> str:

@@ -48,11 +48,6 @@ def _import_quietly(name: str) -> None:
         root.removeHandler(silence)
 
 
-def one_line(error: object) -> str:
-    """The text of an error from Go, for people."""
-    return " ".join(str(error).split())[:300]
-
-
 async def reach() -> None:
     """Raise `OSError` if WhatsApp can't be reached: each attempt of neonize itself leaks a file handle."""
     if getproxies().get("https"):

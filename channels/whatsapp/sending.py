@@ -16,7 +16,7 @@ from neonize.proto.waE2E.WAWebProtobufsE2E_pb2 import Message
 from neonize.utils.enum import MediaType
 from neonize.utils.jid import build_jid
 
-from channels.whatsapp.sdk import MAX_FILE, OFFLINE_PAUSE, one_line
+from channels.whatsapp.sdk import MAX_FILE, OFFLINE_PAUSE
 from channels.whatsapp.store import PHONE
 from gateway.domain.channels.channel import (
     FetchDelayed,
@@ -29,6 +29,7 @@ from gateway.domain.channels.channel import (
 )
 from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.text.markdown import Renderer
+from gateway.domain.text.texts import one_line
 
 MAX_RENDERED = 32_000
 """Characters of a rendered text; WhatsApp accepts twice as many. Repeated links make a text longer."""
@@ -114,7 +115,7 @@ async def send(client: NewAClient, message: Outgoing, quote: str, timer: tuple[i
     try:
         return str((await client.send_message(to_jid(message.address.chat), body)).ID)
     except NeonizeError as error:
-        raise _outcome(one_line(error)) from error
+        raise _outcome(one_line(str(error), 300)) from error
 
 
 async def fetch(client: NewAClient, attachment: Attachment) -> AsyncIterator[bytes]:
@@ -126,7 +127,7 @@ async def fetch(client: NewAClient, attachment: Attachment) -> AsyncIterator[byt
     except (ValueError, DecodeError) as error:
         raise FetchFailed("the file is not one of WhatsApp's") from error
     except NeonizeError as error:
-        text = one_line(error)
+        text = one_line(str(error), 300)
         if any(phrase in text.lower() for phrase in _GONE):
             raise FetchFailed(f"WhatsApp no longer provides the file: {text}") from error
         raise FetchDelayed(text) from error
@@ -155,7 +156,7 @@ async def _upload(client: NewAClient, file: OutgoingFile, caption: str, body: Me
     except OSError as error:
         raise SendFailed(f"{file.name} cannot be read: {error.strerror}") from error
     except NeonizeError as error:
-        text = one_line(error)
+        text = one_line(str(error), 300)
         if text.endswith(_NOT_UPLOADED):
             raise SendFailed(f"WhatsApp does not take {file.name}: {text}") from error
         raise SendDelayed(text, OFFLINE_PAUSE) from error

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gateway.ingest.encoding import OF_DOS, decode, detected
+from gateway.ingest.encoding import OF_DOS, Decoded, decode, detected
 from gateway.ingest.output import LOCKED, MAX_ENTRIES, MAX_FILES, MAX_RATIO, MAX_UNPACKED_BYTES, Output, Unreadable
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 _LOCKED, _UTF_8, _AES = 0x1, 0x800, 99
 """Flags of an entry: with a password, a name in UTF-8; the method of one encrypted with AES (APPNOTE 6.3.10)."""
-_OF_SYSTEMS = re.compile(r"(?:^|/)(?:__MACOSX/|\._|(?:\.DS_Store|Thumbs\.db|desktop\.ini)$)")
-"""Files that systems add to folders, with nothing of a person's."""
+_NOT_READ = re.compile(r"(?:^|/)(?:__MACOSX/|\._|(?:\.DS_Store|Thumbs\.db|desktop\.ini)$)|/$")
+"""Folders, and files that systems add to them, with nothing of a person's."""
 _HARMLESS = 10 * 1024**2
 _DECLARATION = re.compile(rb"<\0?!\0?(?:D\0?O\0?C\0?T\0?Y\0?P\0?E|E\0?N\0?T\0?I\0?T\0?Y)")
 _XML = (".xml", ".rels", ".vml")
@@ -37,8 +37,7 @@ def read_zip(source: Path, out: Output) -> str:
         return description
     with checked_zip(source, office=False, locked=bool(out.password)) as archive:
         archive.setpassword(out.password.encode())
-        both = zip(entries, names, strict=True)
-        files = [(entry, name) for entry, name in both if not (entry.is_dir() or _OF_SYSTEMS.search(name))]
+        files = [(entry, name) for entry, name in zip(entries, names, strict=True) if not _NOT_READ.search(name)]
         out.leave_out(f"file after the first {MAX_FILES}", len(files[MAX_FILES:]))
         for entry, name in files[:MAX_FILES]:
             try:
@@ -57,8 +56,7 @@ def _names(archive: zipfile.ZipFile) -> list[str]:
     """The names of the files; without the flag of UTF-8, they are in an encoding of the system that packed them."""
     names = [" ".join(entry.filename.split()) for entry in archive.infolist()]
     if not any(entry.flag_bits & _UTF_8 for entry in archive.infolist()):
-        found = detected("\n".join(names).encode("cp437", "replace"), OF_DOS)
-        read = found.text.split("\n") if found else []
+        read = (detected("\n".join(names).encode("cp437", "replace"), OF_DOS) or Decoded("")).text.split("\n")
         return read if len(read) == len(names) else names
     return names
 

@@ -3,14 +3,16 @@
 import io
 import re
 import zipfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from gateway.ingest.archive import checked_zip, xml_part
 from gateway.ingest.output import MAX_COLUMNS, Output, Unreadable
-from gateway.ingest.text import html_text, parsed_html, start_of
+from gateway.ingest.text import html_text, numeral, parsed_html, start_of
 
 if TYPE_CHECKING:
     from lxml.etree import _Element
@@ -144,6 +146,8 @@ def _with_equations(archive: zipfile.ZipFile, out: Output) -> io.BytesIO:
     from lxml import etree
 
     root = xml_part(archive, _MAIN)
+    if _NUMBERING in archive.NameToInfo:
+        _write_marks(root, archive)
     deleted = sum(any(True for _ in each.iter("{*}delText")) for each in root.iter("{*}del"))
     out.leave_out("deleted passage (tracked change)", deleted)
     space = str(root.tag).rpartition("}")[0] + "}"
@@ -161,7 +165,7 @@ def _with_equations(archive: zipfile.ZipFile, out: Output) -> io.BytesIO:
         etree.SubElement(equation, space + "t").text = text
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as copy:
-        for name in archive.NameToInfo:
+        for name in archive.NameToInfo.keys() - {_NUMBERING}:
             copy.writestr(name, etree.tostring(root) if name == _MAIN else archive.read(name))
     return file
 
@@ -171,6 +175,47 @@ def _equation(element: "_Element") -> str:
     text = "".join(map(_equation, element)) or {"t": element.text, "chr": _attribute(element, "val")}.get(name) or ""
     text = text or "∫" * (name == "naryPr")
     return _FORMS[name].format(text) if name in _FORMS and len(text) else text
+
+
+_NUMBERING, _STYLES = "word/numbering.xml", "word/styles.xml"
+_NUMERALS = {"lowerLetter": "a", "upperLetter": "A", "lowerRoman": "i", "upperRoman": "I"}
+
+
+def _write_marks(root: "_Element", archive: zipfile.ZipFile) -> None:
+    """Write the marks of lists and numbered headings, which the file only implies, as words (ECMA-376-1, 17.9)."""
+    lists = xml_part(archive, _NUMBERING)
+    kinds = {_attribute(kind, "abstractNumId"): kind for kind in lists.iterfind("{*}abstractNum")}
+    used = {_attribute(each, "numId"): each for each in lists.iterfind("{*}num")}
+    styles = xml_part(archive, _STYLES).iterfind("{*}style") if _STYLES in archive.NameToInfo else ()
+    styled = {_attribute(style, "styleId"): style.findall("{*}pPr/{*}numPr") for style in styles}
+    counts: defaultdict[str, list[int]] = defaultdict(list)
+    for paragraph in root.iter("{*}p"):
+        places = paragraph.findall("{*}pPr/{*}numPr") or styled.get(_value(paragraph, "{*}pPr/{*}pStyle"), ())
+        for place, first in zip(places, paragraph.iter("{*}t"), strict=False):
+            with suppress(LookupError, ValueError):  # a list that the file doesn't describe
+                id = _value(place, "{*}numId")
+                kind = _value(used[id], "{*}abstractNumId")
+                anew = used[id].find("{*}lvlOverride/{*}startOverride") is not None
+                mark = _mark(kinds[kind], int(_value(place, "{*}ilvl") or 0), counts[f"num {id}" if anew else kind])
+                first.text = f"{mark} {first.text or ''}"
+
+
+def _mark(kind: "_Element", level: int, counts: list[int]) -> str:
+    """The mark of the next item of this level: a dash, or the number of the item within those above it."""
+    levels = kind.findall("{*}lvl")
+    starts = [int(_value(each, "{*}start") or 1) for each in levels]
+    counts += starts[len(counts) : level]
+    counts[level:] = [counts[level] + 1 if counts[level:] else starts[level]]
+    mark = "-" if _value(levels[level], "{*}numFmt") == "bullet" else _value(levels[level], "{*}lvlText")
+    forms = (_NUMERALS.get(_value(each, "{*}numFmt"), "1") for each in levels)
+    for place, number in enumerate(map(numeral, counts, forms), 1):
+        mark = mark.replace(f"%{place}", number)
+    return mark
+
+
+def _value(element: "_Element", path: str) -> str:
+    found = element.find(path)
+    return "" if found is None else _attribute(found, "val")
 
 
 _MAX_VALUES = 2_000
@@ -203,10 +248,6 @@ def _words(root: "_Element") -> str:
     return "\n".join(filter(str.strip, paragraphs))
 
 
-def _line(root: "_Element") -> str:
-    return " ".join("".join(each.text or "" for each in root.iter("{*}t", "{*}text")).split())
-
-
 def _header(root: "_Element") -> str:
     text = " | ".join(_words(root).splitlines())
     return f"[{'header' if _name(root) == 'hdr' else 'footer'}: {text}]" if text else ""
@@ -223,12 +264,12 @@ def _comments(root: "_Element") -> str:
 
 def _comment(comment: "_Element") -> str:
     author, place = _attribute(comment, "author"), _attribute(comment, "ref")
-    text = " ".join((_words(comment) or _line(comment) or "".join(comment.itertext())).split())
+    text = " ".join((_words(comment) or "".join(comment.itertext())).split())
     return f"[comment{f' by {author}' if author else ''}{f' on {place}' if place else ''}: {text}]"
 
 
 def _chart(root: "_Element") -> str:
-    titles = ", ".join(filter(None, map(_line, root.iter("{*}title"))))
+    titles = ", ".join(filter(None, (" ".join(_words(each).split()) for each in root.iter("{*}title"))))
     return "\n".join([f"[chart: {titles or 'without a title'}]", *map(_series, root.iter("{*}ser"))])
 
 

@@ -84,8 +84,7 @@ def _beyond_ascii(character: str) -> bool:
 
 def _wide(sample: bytes) -> Iterator[str]:
     """The encodings of two or four bytes in which the sample is text with the usual spaces and line ends."""
-    rest = sample.translate(None, b"\0")
-    ascii_only = rest.isascii() and not any(byte in _CONTROLS for byte in rest)
+    ascii_only = (rest := sample.translate(None, b"\0")).isascii() and not any(byte in _CONTROLS for byte in rest)
     for encoding in _WIDE:
         text = _decoded(sample, encoding).strip("\0\ufeff")
         odd = sum(not (each.isprintable() or each.isspace()) or each == "\ufffd" for each in text)

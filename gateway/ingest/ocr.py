@@ -225,7 +225,7 @@ def read_image(source: Path, out: Output) -> str:
             text = recognised(page, out)
             out.add(text)
             out.add_image(page)
-            if not text and out.nested:
+            if not text and out.depth:
                 out.leave_out("picture without text")
     first_line = out.first_line()
     return description + (f", reads: {first_line}" if first_line else "")

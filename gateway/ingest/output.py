@@ -130,7 +130,8 @@ class Output:
         self._left_out: Counter[str] = Counter()
         self._unread: dict[str, list[str]] = {}
         """The files in the file, by what is wrong with them."""
-        self._depth = self._files = self._part_bytes = 0
+        self.depth = self._files = self._part_bytes = 0
+        """How deep inside of the file the one is that is being read; of what is inside, so many files and bytes."""
         self._heading = ""
         self.characters = 0
         self._folder, self._began = folder, time.monotonic()
@@ -141,11 +142,6 @@ class Output:
     def pages(self) -> int:
         """The number of pages so far."""
         return len(self._texts)
-
-    @property
-    def nested(self) -> bool:
-        """Whether a file inside of the file is being read."""
-        return self._depth > 0
 
     @property
     def has_ocr_time(self) -> bool:
@@ -197,12 +193,12 @@ class Output:
         self._files += 1
         self._part_bytes += len(content)
         read = self._read_part
-        if read is None or self._depth >= MAX_DEPTH or self._files > MAX_FILES or self._part_bytes > MAX_UNPACKED_BYTES:
+        if read is None or self.depth >= MAX_DEPTH or self._files > MAX_FILES or self._part_bytes > MAX_UNPACKED_BYTES:
             self.leave_out("file beyond the limits")
             return
-        outer, self.problem, self._depth = self.problem, "", self._depth + 1
+        outer, self.problem, self.depth = self.problem, "", self.depth + 1
         self._heading = f"--- file: {name} ---"
-        path = self._folder / f"part-{self._depth}"
+        path = self._folder / f"part-{self.depth}"
         try:
             path.write_bytes(content)
             read(path, name, self)
@@ -212,7 +208,7 @@ class Output:
             self.problem = str(exc)
         finally:
             path.unlink(missing_ok=True)
-            self._depth -= 1
+            self.depth -= 1
             self._heading = ""
             if self.problem:
                 self._unread.setdefault(self.problem, []).append(name)
@@ -226,7 +222,7 @@ class Output:
 
     def set_view(self, image: "Image") -> None:
         """Set the picture for a model; of a file in a file only if there is no text so far."""
-        if self._depth and (self.view or any(self._texts)):
+        if self.depth and (self.view or any(self._texts)):
             return
         self.view = "view.jpg"
         (self._folder / self.view).write_bytes(_as_jpeg(image))

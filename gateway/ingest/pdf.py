@@ -69,9 +69,8 @@ class _Pages:
         """The scans and the doubts, in a line."""
         if self.left:
             return f"{self.left} scanned pages after the first {self.recognised} were not recognised"
-        plural = "s" * (self.doubtful != 1)
-        doubt = f"the text of {self.doubtful} page{plural} may be wrong; what the page shows stands below it"
-        return doubt if self.doubtful else ""
+        pages = f"{self.doubtful} page{'s' * (self.doubtful != 1)}"
+        return f"the text of {pages} may be wrong; what the page shows stands below it" if self.doubtful else ""
 
     def read(self, page: "PdfPage") -> None:
         textpage = page.get_textpage()

@@ -50,16 +50,12 @@ _READERS: Mapping[str, Reader] = {
     f"{OFFICE}wordprocessingml.document": read_docx,
     f"{OFFICE}spreadsheetml.sheet": read_xlsx,
     f"{OFFICE}presentationml.presentation": read_pptx,
-    f"{ODF}text": read_odf,
-    f"{ODF}spreadsheet": read_odf,
-    f"{ODF}presentation": read_odf,
+    **dict.fromkeys((f"{ODF}text", f"{ODF}spreadsheet", f"{ODF}presentation"), read_odf),
     "pdf": read_pdf,
     "image": read_image,
     "page": read_page,
     "book": read_epub,
-    "text": read_text,
-    "code": read_text,
-    "table": read_text,
+    **dict.fromkeys(("text", "code", "table"), read_text),
 }
 """By MIME type, else by kind."""
 _OLE = frozenset(
@@ -75,8 +71,7 @@ _REFUSED = {
     "application/x-ole-storage": "this old kind of file isn't supported; save it as .docx, .xlsx, .pptx or PDF",
     "archive": "this kind of archive isn't supported; send it as .zip",
     "audio/midi": "it holds notes for instruments, not sound; say in words what is in it",
-    "audio": "transcribing it needs a transcription model",
-    "video": "transcribing it needs a transcription model",
+    **dict.fromkeys(("audio", "video"), "transcribing it needs a transcription model"),
 }
 """By MIME type, else by kind."""
 _DAMAGED = {

@@ -91,10 +91,8 @@ _NAMED: Mapping[str, FileType] = {
     "csv": FileType("table", "text/csv"),
     "tsv": FileType("table", "text/tab-separated-values"),
     "json": FileType("text", "application/json"),
-    "eml": FileType("document", "message/rfc822"),
+    **dict.fromkeys(("eml", "mht", "mhtml"), FileType("document", "message/rfc822")),
     "mbox": FileType("document", "application/mbox"),
-    "mht": FileType("document", "message/rfc822"),
-    "mhtml": FileType("document", "message/rfc822"),
     "ipynb": FileType("text", IPYNB),
     "md": FileType("text", "text/markdown"),
 }
@@ -170,23 +168,11 @@ MAX_MOOV_BYTES = 2 * 1024**2
 
 
 def _movie(source: Path, brand: bytes) -> FileType:
-    """ISO 14496-12: the handlers in `moov` name the kinds of the tracks; a brand says nothing certain."""
-    moov = _moov(source)
-    film = b"vide" in moov if moov else not brand.startswith((b"M4A", b"M4B"))
+    """ISO 14496-12: the handlers in `moov`, at an end of the file, name the kinds of tracks; a brand may be wrong."""
+    with source.open("rb") as file:
+        ends = file.read(MAX_MOOV_BYTES)
+        file.seek(max(len(ends), source.stat().st_size - MAX_MOOV_BYTES))
+        tracks = re.findall(rb"hdlr.{8}(vide|soun)", ends + file.read(), re.DOTALL)
+    film = b"vide" in tracks if tracks else not brand.startswith((b"M4A", b"M4B"))
     kind: FileKind = "video" if film else "audio"
     return FileType(kind, f"{kind}/3gpp" if brand.startswith(b"3g") else f"{kind}/mp4")
-
-
-def _moov(source: Path) -> bytes:
-    """The handlers of the tracks, each with its kind; b"" without any."""
-    with source.open("rb") as file:
-        while len(header := file.read(8)) == 8:
-            size, name = struct.unpack(">I4s", header)
-            size = struct.unpack(">Q", file.read(8).rjust(8, b"\0"))[0] - 8 if size == 1 else size
-            if name == b"moov":
-                body = file.read(min(size, MAX_MOOV_BYTES) if size else MAX_MOOV_BYTES)
-                return b" ".join(re.findall(rb"hdlr.{8}(vide|soun)", body, re.DOTALL))
-            if size < 8:
-                break
-            file.seek(size - 8, 1)
-    return b""

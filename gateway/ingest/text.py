@@ -226,8 +226,22 @@ def _number(ordered: "_Element") -> None:
     number, *_ = _WHOLE.findall(ordered.get("start", "")) or ["1"]
     for item in ordered.iterchildren("li"):
         number, *_ = _WHOLE.findall(item.get("value", "")) or [number]
-        item.set("number", f"{number}.")
+        item.set("number", f"{numeral(int(number), ordered.get('type', '1'))}.")
         number = str(int(number) + 1)
+
+
+_ROMAN, _MOST_IN_LETTERS = {"x": 10, "ix": 9, "v": 5, "iv": 4, "i": 1}, 39
+
+
+def numeral(number: int, form: str) -> str:
+    """The number of an item in a form of HTML: 1, a, A, i or I."""
+    text, rest = "", number if number <= _MOST_IN_LETTERS else 0
+    if form in {"a", "A"}:
+        text = chr(ord("a") + (rest - 1) % 26) * ((rest + 25) // 26)
+    elif form in {"i", "I"}:
+        for letters, value in _ROMAN.items():
+            text, rest = text + letters * (rest // value), rest % value
+    return (text.upper() if form.isupper() else text) or str(number)
 
 
 def _text(text: str | None, preformatted: bool) -> str:

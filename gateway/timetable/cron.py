@@ -97,12 +97,10 @@ _FIELDS = (
 
 _NAMED = {
     "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
+    **dict.fromkeys(("@daily", "@midnight"), "0 0 * * *"),
     "@weekly": "0 0 * * 0",
     "@monthly": "0 0 1 * *",
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
+    **dict.fromkeys(("@yearly", "@annually"), "0 0 1 1 *"),
 }
 _WEEKS = re.compile(r"(?P<days>[^%]+)%(?P<every>[1-9]\d?)(?:\+(?P<after>\d{1,2}))?")
 

@@ -132,6 +132,7 @@ class TestKinds:
 
 
 DAMAGED = "the file is damaged, or not what it seems to be; save it anew, or as PDF or text"
+CUT_OFF = "the picture is damaged or cut off; send it again, or a screenshot of it"
 
 
 class TestRefusals:
@@ -141,7 +142,7 @@ class TestRefusals:
             (b"", "empty.pdf", "the file is empty"),
             (samples.locked_pdf(), "x.pdf", output.LOCKED),
             (b"%PDF-1.7 and no more", "x.pdf", "the PDF is damaged; save or print it anew"),
-            (b"\x89PNG\r\n\x1a\n and no more", "x.png", DAMAGED),
+            (b"\x89PNG\r\n\x1a\n and no more", "x.png", CUT_OFF),
             (b"\0\1\2\3", "x.bin", "this kind of file isn't supported; send it as PDF or text"),
             (b"7z\xbc\xaf\x27\x1c", "x.7z", "this kind of archive isn't supported; send it as .zip"),
             (
@@ -149,7 +150,7 @@ class TestRefusals:
                 "x.xls",
                 "this old kind of file isn't supported; save it as .docx, .xlsx, .pptx or PDF",
             ),
-            (b"\0\0\0\x18ftypheic", "x.heic", DAMAGED),
+            (b"\0\0\0\x18ftypheic", "x.heic", CUT_OFF),
             (b"<html></html>", "x.html", "no text was found in it"),
             (b"\x1f\x8bnothing", "x.tar.gz", "this kind of archive isn't supported; send it as .zip"),
         ],

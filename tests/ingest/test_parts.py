@@ -297,6 +297,47 @@ def notebook() -> bytes:
     return json.dumps({"cells": [cell]}).encode()
 
 
+def contract() -> bytes:
+    """Headings numbered by style, a list that goes on behind a paragraph, letters, a list begun anew, and dashes."""
+
+    def level(depth: int, form: str, text: str, start: int = 1) -> str:
+        about = f'<w:start w:val="{start}"/><w:numFmt w:val="{form}"/><w:lvlText w:val="{text}"/>'
+        return f'<w:lvl w:ilvl="{depth}">{about}</w:lvl>'
+
+    def item(text: str, number: int, depth: int = 0) -> str:
+        place = f'<w:numPr><w:ilvl w:val="{depth}"/><w:numId w:val="{number}"/></w:numPr>'
+        return f"<w:p><w:pPr>{place}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+    kinds = (
+        level(0, "decimal", "%1.") + level(1, "decimal", "%1.%2"),
+        level(0, "decimal", "%1)", 3) + level(1, "lowerLetter", "(%2)") + level(2, "upperRoman", "%3."),
+        level(0, "bullet", "\uf0b7"),
+    )
+    numbering = "".join(
+        f'<w:abstractNum w:abstractNumId="{at}">{kind}</w:abstractNum>' for at, kind in enumerate(kinds)
+    )
+    anew = '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="3"/></w:lvlOverride>'
+    numbering += "".join(
+        f'<w:num w:numId="{number}"><w:abstractNumId w:val="{kind}"/>{more}</w:num>'
+        for number, kind, more in ((1, 0, ""), (2, 1, ""), (3, 1, anew), (4, 2, ""), (5, 9, ""))
+    )
+    place = '<w:numPr><w:ilvl w:val="1"/><w:numId w:val="1"/></w:numPr>'
+    heading = f'<w:style w:type="paragraph" w:styleId="H2"><w:pPr>{place}</w:pPr></w:style>'
+    body = item("Scope", 1) + '<w:p><w:pPr><w:pStyle w:val="H2"/></w:pPr><w:r><w:t>Rent</w:t></w:r></w:p>'
+    body += item("third", 2) + "<w:p><w:r><w:t>between</w:t></w:r></w:p>" + item("fourth", 2) + item("letter", 2, 1)
+    body += item("roman", 2, 2) + item("roman", 2, 2) + item("anew", 3) + item("dash", 4) + item("unknown", 5)
+    parts = {
+        "word/numbering.xml": f"<w:numbering {W}>{numbering}</w:numbering>",
+        "word/styles.xml": f"<w:styles {W}>{heading}</w:styles>",
+    }
+    return with_parts(samples.docx(body), parts)
+
+
+MARKS = "1. Scope|1.1 Rent|3) third|between|4) fourth|(a) letter|I. roman|II. roman|3) anew|- dash|unknown".replace(
+    "|", "\n\n"
+)
+
+
 def foreign(name: str, encoding: str, comment: bytes = b"") -> bytes:
     """An archive whose names are in an encoding of Windows, without the flag of UTF-8."""
     raw, length = name.encode(encoding), len(name.encode(encoding))
@@ -322,6 +363,13 @@ UNUSUAL = ", 1 ".join(f"damaged or unusually packed file ({name}.txt; send it by
     ("name", "content", "words", "problem"),
     [
         ("a.docx", samples.docx(drawn("14 pegs")), "14 pegs", ""),
+        ("a.docx", contract(), MARKS, ""),
+        (
+            "a.html",
+            b"<ol type=a><li>one</ol><ol type=I start=4><li>four<li value=50>fifty</ol>",
+            "a. one\n\nIV. four\n50. fifty",
+            "",
+        ),
         ("a.pptx", deck(), "one\ntwo\n\n[picture: the plan]\n(a+b)", ""),
         (
             "a.ods",
