@@ -101,7 +101,8 @@ class ModelCall:
                     errors[model] = error
                 else:
                     return
-            models = [model for model in models if self._worth_waiting_for(errors[model])]
+            most = self.services.retry_policy.max_wait
+            models = [each for each in models if errors[each].kind.busy and (errors[each].retry_after or 0.0) <= most]
             if not models or delay is None:
                 break
             pause = max(delay, min(errors[model].retry_after or 0.0 for model in models))
@@ -110,9 +111,6 @@ class ModelCall:
         last = errors[self.failed[-1].model]
         overflow = any(error.kind is ErrorKind.CONTEXT_LENGTH for error in errors.values())
         raise ModelsExhausted(explain_failures(self.failed, last), tuple(self.failed), overflow=overflow) from last
-
-    def _worth_waiting_for(self, error: ModelError) -> bool:
-        return error.kind.busy and (error.retry_after or 0.0) <= self.services.retry_policy.max_wait
 
     async def _retried(self, model: str) -> AsyncGenerator[ModelEvent, None]:
         """One model, retried after each delay while its failures look transient; an endless answer only once."""

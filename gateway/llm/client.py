@@ -109,7 +109,8 @@ class ModelClient:
 
     def prompt_budget(self) -> int:
         """The most tokens a prompt may have for every model of the chain to accept it and still answer."""
-        return min(map(self._prompt_room, self._chain))
+        windows = [self._services.prices.of(model).window for model in self._chain]
+        return min(max(window - self._longest, window - window // ANSWER_SHARE) for window in windows)
 
     def highest(self, prompt: Prompt) -> Highest:
         """The most that the answer may cost, whichever model of the chain gives it."""
@@ -212,12 +213,7 @@ class ModelClient:
         try:
             yield
         except ModelError as error:
-            message = scrub(error.message, self._services.providers.secrets(model))
-            raise ModelError(error.kind, message, status=error.status, retry_after=error.retry_after) from error
-
-    def _prompt_room(self, model: str) -> int:
-        window = self._services.prices.of(model).window
-        return max(window - self._longest, window - window // ANSWER_SHARE)
+            raise replace(error, message=scrub(error.message, self._services.providers.secrets(model))) from error
 
 
 async def build_client(

@@ -101,11 +101,6 @@ class _Listed(BaseModel):
         None, validation_alias=AliasChoices("loaded_context_length", "max_model_len", "max_context_length")
     )
 
-    @property
-    def converses(self) -> bool:
-        """Whether it holds conversations, as far as its type and its name tell."""
-        return self.type != "embeddings" and (bool(self.capabilities) or not _UNFIT.search(self.id))
-
 
 class _Listing(BaseModel):
     data: list[_Listed] = []
@@ -160,7 +155,7 @@ async def _listed_models(root: str) -> tuple[str, ...]:
     """First those that can call tools, of these the loaded ones, in the server's order."""
     detailed, usual = await asyncio.gather(_ask(_Listing, root, "/api/v0/models"), _ask(_Listing, root, "/v1/models"))
     listing = detailed if detailed and detailed.data else usual or _Listing()
-    fit = [each for each in listing.data if each.converses]
+    fit = [one for one in listing.data if one.type != "embeddings" and (one.capabilities or not _UNFIT.search(one.id))]
     fit.sort(key=lambda each: ("tool_use" not in each.capabilities, each.state == "not-loaded"))
     return tuple(each.id for each in fit)
 

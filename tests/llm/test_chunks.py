@@ -125,6 +125,33 @@ def test_one_call_is_one_whatever_is_repeated(pieces: list[tuple[str, dict[str, 
     assert [(call.name, call.arguments) for call in reply.calls] == [("read_file", PATH)]
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("{'path': 'a', 'text': None}", {"path": "a", "text": None}),
+        ("{'path': \"it's\", 'all': true,}", {"path": "it's", "all": True}),
+        ('{"path": "[1,]", "more": [1,],}', {"path": "[1,]", "more": [1]}),
+        ('{"path": "null", "n": null,}', {"path": "null", "n": None}),
+        ('{"seconds": NaN, "most": -Infinity}', {"seconds": None, "most": None}),
+        ("```python\n{'path': 'a'}\n```", {"path": "a"}),
+        (PATH * 2, json.loads(PATH)),
+        ("\ufeff" + PATH, json.loads(PATH)),
+    ],
+)
+def test_arguments_that_are_nearly_json_are_read(written: str, meant: object) -> None:
+    [call] = add_up(piece(written, **READ)).calls
+    assert json.loads(call.arguments) == meant
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["{'path': open('a')}", "{'path': ", '{"a": 1} {"a": 2}', "{1: 2, **{}}", "{'a': {1, 2}}", "{" * 60_000, "['a']"],
+)
+def test_other_arguments_stay_as_they_are(written: str) -> None:
+    [call] = add_up(piece(written, **READ)).calls
+    assert call.arguments == written
+
+
 @pytest.mark.parametrize("place", [{}, {"index": 0}])
 def test_another_name_behind_whole_arguments_begins_another_call(place: dict[str, object]) -> None:
     one = piece("", name="read_file", **place), piece(PATH, **place)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from ast import literal_eval
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +21,11 @@ from gateway.llm.protocol.unknown_fields import UnknownFields
 from gateway.llm.provider import ProviderReply
 
 _NAME_PARTS = re.compile(r"\s*(?:[\w-]+[.:/])*([A-Za-z_][\w-]*)(?::\d+)?\s*(?:<\|.*)?", re.DOTALL)
-_BEFORE_OBJECT = re.compile(r"\s*(?:```\w*\s*)?(?:\{\}(?=\s*\{))?\s*")
+_JSON = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
+"""Takes raw line breaks, and NaN as nothing."""
+_LITERALS = re.compile(r"(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')|\b(true|false|null|NaN|Infinity)\b", re.DOTALL)
+_LONGEST_LITERAL = 50_000
+_BEFORE_OBJECT = re.compile(r"^[\s\ufeff]*(?:```\w*\s*)?(?:\{\}(?=\s*\{))?\s*")
 _BEHIND_OBJECT = re.compile(r"[\s`}]*(?:<[^<>]*>\s*)*")
 
 
@@ -79,13 +84,22 @@ def _object(text: str) -> str | None:
     """The JSON object that the text is, or that a JSON string holds, without stray marks around it; else None."""
     if text.strip() in ("", "null", "None", "[]"):
         return "{}"
+    text = _BEFORE_OBJECT.sub("", text, count=1)
     with suppress(ValueError, RecursionError):
-        before = _BEFORE_OBJECT.match(text)
-        value, end = json.JSONDecoder(strict=False).raw_decode(text, begin := before.end() if before else 0)
+        value, end = _JSON.raw_decode(text)
         if isinstance(value, str):
             return _object(value)
-        if isinstance(value, dict) and _BEHIND_OBJECT.fullmatch(text, end):
-            return text[begin:end] if isinstance(json_or_text(text[begin:end]), dict) else json.dumps(value)
+        if isinstance(value, dict) and (_BEHIND_OBJECT.fullmatch(text, end) or text[:end] == text[end:].strip()):
+            return text[:end] if json_or_text(text[:end]) == value else json.dumps(value)
+    return _from_python(text.rstrip("` \n"))
+
+
+def _from_python(text: str) -> str | None:
+    """The object that a text is in Python's notation, also with JSON's words; a comma may follow the last item."""
+    text = _LITERALS.sub(lambda found: found[1] or {"true": "True", "false": "False"}.get(found[2], "None"), text)
+    with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        value = literal_eval(text if len(text) <= _LONGEST_LITERAL else "")
+        return json.dumps(value, allow_nan=False) if isinstance(value, dict) else None
     return None
 
 
@@ -253,10 +267,8 @@ class AnswerBuilder:
         """Add a chunk; returns the text it added. Raises `ModelError` past a bound."""
         if chunk.usage and (chunk.usage.prompt_tokens or chunk.usage.completion_tokens):
             self._usage = chunk.usage
-        if not chunk.choices:
-            return ""
         begun = self.size > 0
-        return "".join([self._add_choice(choice, begun) for choice in chunk.choices])
+        return "".join([self._add_choice(choice, begun) for choice in chunk.choices or ()])
 
     def _add_choice(self, choice: StreamChoice, begun: bool) -> str:
         """We ask for one answer; some servers put its calls into a second choice."""
