@@ -66,7 +66,8 @@ Result = TypeVar("Result")
 
 HITS = 50
 KINDS = ("user", "assistant")
-BATCH = 500
+BATCH, EMBED_BATCH = 500, 32
+"""Rows that are counted, or embedded, at once; a signal waits for the latter."""
 
 File = Annotated[Path, argument("The dataset, as published.", "FILE", exists=True, dir_okay=False)]
 By = Annotated[SearchMode, option("hybrid, keyword or semantic.")]
@@ -257,7 +258,7 @@ async def _store(database: Database, conversation: Conversation) -> tuple[Princi
 async def _embed_rows(database: Database) -> None:
     """Store the vector of every row, by the model that is shipped with the gateway, in this process."""
     model = await database.run(lambda tx: vectors.request_model(tx, e5.NAME, e5.DIMENSIONS))
-    while rows := await database.read(lambda conn: vectors.list_unembedded(conn, BATCH)):
+    while rows := await database.read(lambda conn: vectors.list_unembedded(conn, EMBED_BATCH)):
         found = await asyncio.to_thread(e5.vectors, e5.PASSAGE, [row.text for row in rows])
         async with database.transaction() as tx:
             await vectors.put(tx, model, rows, found)
