@@ -140,7 +140,7 @@ COMMANDS: Mapping[str, str | Group] = {
     "install": "integrations.openclaw.installer.commands:install",
     "uninstall": "integrations.openclaw.installer.commands:uninstall",
     "test": "process.deploy:test",
-    "eval": Group("Measure memory search on published datasets.", "storage.eval", "locomo longmemeval"),
+    "eval": Group("Measure memory on published datasets.", "storage.eval", "locomo longmemeval junk"),
     "version": "process.control:version",
 }
 """Each command's `module:function`, whose module is imported when the command runs.

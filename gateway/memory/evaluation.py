@@ -1,10 +1,11 @@
-"""Evaluates memory search: conversations with known evidence (LoCoMo, LongMemEval), and the scores of a ranking."""
+"""Evaluates memory: conversations with known evidence (LoCoMo, LongMemEval), scores of a ranking, and of facts."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from math import log2
 from typing import Annotated, Any, TypeVar
 
@@ -12,6 +13,9 @@ from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.texts import storable
+from gateway.memory.lexemes import lexemes
+from gateway.memory.questions import is_question
+from gateway.memory.wording import says_same
 
 Parsed = TypeVar("Parsed")
 
@@ -191,3 +195,28 @@ def mean_figures(figures: Sequence[Figures]) -> Figures:
     """The means over at least one question."""
     rows = [asdict(each) for each in figures]
     return Figures(**{field.name: sum(row[field.name] for row in rows) / len(rows) for field in fields(Figures)})
+
+
+class Junk(StrEnum):
+    """Why nobody would miss a fact that was learned from a conversation."""
+
+    SMALL_TALK = "small talk or a question"
+    REPEATED = "said before"
+    OF_AGENT = "said by the agent alone"
+    UNSAID = "never said"
+
+
+def judge_fact(fact: str, earlier: Sequence[str], persons: Set[str], agents: Set[str]) -> Junk | None:
+    """Why a fact is junk, by the words of the person and of the agent in its conversation; None if it seems useful."""
+    words = frozenset(lexemes(fact))
+    if len(words) < FEWEST_WORDS or is_question(fact):
+        return Junk.SMALL_TALK
+    if any(says_same(fact, other) for other in earlier):
+        return Junk.REPEATED
+    if len(words & persons) >= HEARD * len(words):
+        return None
+    return Junk.OF_AGENT if len(words & (persons | agents)) >= HEARD * len(words) else Junk.UNSAID
+
+
+FEWEST_WORDS, HEARD = 2, 0.5
+"""Of a fact: the fewest words, and the share of them that somebody must have said."""

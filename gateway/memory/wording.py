@@ -112,6 +112,11 @@ class _Statement:
         return len(self.words & other.words) >= QUOTED * len(other.words)
 
 
+def says_same(text: str, other: str) -> bool:
+    """Whether two texts state the same fact."""
+    return _statement(text).repeats(_statement(other))
+
+
 def fold_copies(memories: Sequence[Memory], limit: int) -> list[Copies]:
     """The first `limit` facts in the order of `memories`, each once within a label; summaries of one are dropped."""
     folded: list[tuple[_Statement, Copies]] = []

@@ -1830,7 +1830,8 @@ returns setof bigint language sql stable set search_path = supaclaw, pg_temp as 
          order by importance desc, id desc limit p_enough)
 $$;
 
--- The newest chat that had ended by then, but p_session, with its summary of then or its last three messages.
+-- The newest chat that had ended by then, but p_session, with its summary of then or its last three messages. Until it has
+-- a row of memory, what the agent said after something was forgotten may repeat that, so it is left out.
 create function bootstrap_last(p_principal uuid, p_as_of timestamptz, p_at_most smallint, p_agent text, p_enough int,
   p_session uuid)
 returns table (ended_at timestamptz, label smallint, lines text[], rows bigint[])
@@ -1846,7 +1847,9 @@ language sql stable set search_path = supaclaw, pg_temp as $$
     select m.id, t.id as row, case m.kind when 'user' then 'the user: ' else 'the agent: ' end || left(m.text, 200) line
     from messages m join last on m.session_id = last.id left join memories t on t.message_id = m.id
     where seq is not null and withdrawn is null and (m.kind = 'user' or (m.kind = 'assistant' and final))
-      and t.forgotten_at is null
+      and t.forgotten_at is null and (t.id is not null or m.kind = 'user' or not exists (
+        select from memories f where f.principal_id = p_principal and f.kind = 'memory'
+          and f.forgotten_at > f.created_at and f.forgotten_at <= m.created_at))
     order by seq desc limit 3
   ), summary as (
     select n.id as row, n.text as line

@@ -1,3 +1,4 @@
+import asyncio
 import json
 import os
 import signal
@@ -11,6 +12,8 @@ import pytest
 
 from gateway.cli.storage import eval as evaluation
 from gateway.domain.memory.memories import SearchMode
+from tests.fakes.openai_server import FakeModels, Rule
+from tests.journeys.process import configured
 
 
 @pytest.mark.parametrize("chats", [False, True])
@@ -82,3 +85,39 @@ def test_questions_without_an_answer_have_a_line_of_their_own(
     table = capsys.readouterr().out
     assert "knowledge-update              1  1.000" in table
     assert "weak: 0.000 of the questions, 1.000 of 1 that have no answer" in table
+
+
+SUMMARY = """## Goal
+Talk.
+## Decisions
+none
+## Facts about people
+none
+## Worth remembering
+- The piano tuner comes on Friday
+- The piano tuner comes on Friday.
+- Bruno breeds alpacas near Lima
+"""
+
+
+async def test_the_configured_model_learns_facts_of_which_those_that_nobody_would_miss_are_counted(
+    tmp_path: Path,
+) -> None:
+    talk = {"session_1": [{"speaker": "Ada", "dia_id": "D1:1", "text": "The piano tuner comes on Friday"}]}
+    file = tmp_path / "set.json"
+    file.write_text(json.dumps([{"sample_id": "c", "conversation": talk, "qa": []}]))
+    async with FakeModels(Rule("Write the summary", text=SUMMARY)) as models:
+        (tmp_path / "config.json").write_text(json.dumps(configured(models=models)))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway", "eval", "junk", str(file), "--json"),
+            env={
+                **os.environ,
+                "SUPACLAW_DATA": str(tmp_path / "data"),
+                "SUPACLAW_CONFIG": str(tmp_path / "config.json"),
+            },
+            stdout=subprocess.PIPE,
+        )
+        told, _ = await asyncio.wait_for(process.communicate(), 120)
+    found = json.loads(told)
+    assert (found["sessions"], found["facts"], found["rate"]) == (1, 3, pytest.approx(2 / 3))
+    assert found["junk"] == {"said before": 1, "never said": 1}

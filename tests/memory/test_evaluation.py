@@ -4,7 +4,8 @@ import pytest
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.memory import evaluation
-from gateway.memory.evaluation import mean_figures, measure_ranking
+from gateway.memory.evaluation import Junk, judge_fact, mean_figures, measure_ranking
+from gateway.memory.lexemes import lexemes
 
 SESSIONS = {f"t{n}": f"s{n // 4}" for n in range(40)}
 
@@ -86,3 +87,20 @@ def test_another_file_is_refused_in_one_line(content: bytes) -> None:
     for read in (evaluation.locomo, evaluation.longmemeval):
         with pytest.raises(OwnerMustAct, match=r"^This is not a Lo\w+ file: [^\n]+$"):
             read(content)
+
+
+@pytest.mark.parametrize(
+    ("fact", "why"),
+    [
+        ("Ada moved to Turin", None),
+        ("Ada moved to Turin, 12 Via Po", None),
+        ("Thanks Ada", Junk.SMALL_TALK),
+        ("Does Ada like Turin?", Junk.SMALL_TALK),
+        ("Ada plays the piano", Junk.REPEATED),
+        ("Turin has good trams and museums", Junk.OF_AGENT),
+        ("Bruno breeds alpacas near Lima", Junk.UNSAID),
+    ],
+)
+def test_why_nobody_would_miss_a_fact(fact: str, why: Junk | None) -> None:
+    person, agent = (frozenset(lexemes(text)) for text in ("I, Ada, moved to Turin", "Turin has good trams, museums"))
+    assert judge_fact(fact, ["Ada plays the piano."], person, agent) is why

@@ -1,27 +1,33 @@
-"""`supaclaw eval`: measure memory search on published sets of conversations, without a language model.
+"""`supaclaw eval`: measure memory on published sets of conversations: its search, without a language model, and the
+facts that yours learns.
 
 The conversations are imported into a temporary database on a server of its own.
 """
 
 import asyncio
 import json
+import os
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean, median_high
 from tempfile import TemporaryDirectory
 from time import perf_counter
-from typing import Annotated
+from typing import Annotated, TypeVar
 from uuid import uuid4
 
+from gateway.agent.conversation.compaction import LONGEST_SUMMARY, Cut, lasting_facts, read_summary, summary_prompt
 from gateway.app.assembly import assemble, assemble_way_in, open_core, open_secrets
 from gateway.app.parts.way_in import WayIn
 from gateway.app.process import Process
 from gateway.app.storage.database import temporary_database
+from gateway.app.storage.offline import StoredSecrets
 from gateway.background.cpu.executor import Cpu
 from gateway.background.worker import Workplace
 from gateway.cli.connections.database import run_quietly
@@ -29,18 +35,23 @@ from gateway.cli.storage.imports import make_findable
 from gateway.cli.terminal.output import AsJson, argument, flag, option, print_result
 from gateway.config.data.instance import StartHistory
 from gateway.config.environment import Environment
+from gateway.config.load import load
+from gateway.config.machine import SystemClock
 from gateway.domain.conversation.inbound import MEMBER, Address, Inbound, Sender
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import InstanceId, PrincipalId
+from gateway.domain.ids import InstanceId, PrincipalId, SessionId
 from gateway.domain.memory.memories import DEFAULT_AGENT, Memory, MemoryFilter, SearchMode
 from gateway.domain.principals import Label, Role
 from gateway.flow.inbound.answers import Answers
 from gateway.flow.people import meet
+from gateway.flow.turn.loop import reply_of
 from gateway.llm.auto import GUIDE
+from gateway.llm.client import ModelClient, build_client
 from gateway.llm.embedding import e5
+from gateway.llm.vendors import cheap_model_beside
 from gateway.logs import SecretMask
 from gateway.memory import evaluation
-from gateway.memory.evaluation import Conversation, Figures, mean_figures, measure_ranking
+from gateway.memory.evaluation import Conversation, Figures, Junk, judge_fact, mean_figures, measure_ranking
 from gateway.memory.lexemes import lexemes
 from gateway.store.connection.pool import Database
 from gateway.store.memory import indexing, memories, search, vectors
@@ -51,8 +62,12 @@ from gateway.store.transcript.messages import MessageRow
 from gateway.tools import discover
 from gateway.workspace.template import fill_new_workspace
 
+Result = TypeVar("Result")
+
 HITS = 50
-BATCH = 500
+KINDS = ("user", "assistant")
+BATCH, EMBED_BATCH = 500, 32
+"""Rows that are counted, or embedded, at once; a signal waits for the latter."""
 
 File = Annotated[Path, argument("The dataset, as published.", "FILE", exists=True, dir_okay=False)]
 By = Annotated[SearchMode, option("hybrid, keyword or semantic.")]
@@ -85,7 +100,6 @@ class Evaluation:
     weak: float
     abstentions: int
     weak_abstentions: float | None
-    embed_p50_ms: float
     p50_ms: float
     p95_ms: float
 
@@ -99,7 +113,6 @@ class _Score:
     weak: bool
     rows: int
     own: int
-    embed_ms: float
     search_ms: float
 
 
@@ -117,12 +130,88 @@ def longmemeval(
     _evaluate(_first(evaluation.longmemeval(file.read_bytes()), questions), mode, chats, as_json)
 
 
-def _evaluate(conversations: Sequence[Conversation], mode: SearchMode, chats: bool, as_json: bool) -> None:
+def junk(
+    file: File,
+    sessions: Annotated[int | None, option("Only the first N sessions.", "N", "--sessions", min=1)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let your model of summaries learn facts from a file, and measure how many nobody would miss."""
+    content = file.read_bytes()
     try:
-        result = run_quietly(_run(conversations, mode, chats))
+        conversations = evaluation.locomo(content)
+    except OwnerMustAct:
+        conversations = evaluation.longmemeval(content)
+    found = _stoppable(_judge(conversations, sessions))
+    head = (
+        f"{found.sessions} sessions, {found.facts} facts by {found.model}, ${found.cost_usd:.4f}: {found.rate:.2f} junk"
+    )
+    print_result(asdict(found), "\n".join([head, *(f"{n:5} {why}" for why, n in found.junk.items())]), as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class JunkRate:
+    """How many facts a model learned from how many sessions, those that nobody would miss by why, and what it cost."""
+
+    model: str
+    sessions: int
+    facts: int
+    junk: dict[str, int]
+    rate: float
+    cost_usd: float
+
+
+async def _judge(conversations: Sequence[Conversation], limit: int | None) -> JunkRate:
+    model, costs = await _summary_model(), list[float]()
+    verdicts = list[Junk | None]()
+    async with temporary_database("eval") as database:
+        for conversation in conversations:
+            _, sessions = await _store(database, conversation)
+            earlier = list[str]()
+            for session in sessions if limit is None else sessions[: limit - len(costs)]:
+                rows = await database.read(partial(messages.transcript, session=session))
+                prompt = summary_prompt(Cut(None, tuple(rows)), model.prompt_budget(), LONGEST_SUMMARY)
+                reply = await reply_of(model, prompt)
+                costs.append(reply.usage.cost_usd)
+                person, agent = (
+                    {word for row in rows if row.kind == kind for word in lexemes(row.text)} for kind in KINDS
+                )
+                for fact in lasting_facts(read_summary(reply.text) or {}):
+                    verdicts.append(judge_fact(fact, earlier, person, agent))
+                    earlier.append(fact)
+    junk = Counter(verdict.value for verdict in verdicts if verdict is not None)
+    rate = junk.total() / max(1, len(verdicts))
+    return JunkRate(model.describe().chain[0], len(costs), len(verdicts), dict(junk), rate, sum(costs))
+
+
+async def _summary_model() -> ModelClient:
+    environment = Environment.read(os.environ)
+    models = load(environment.config, os.environ, StoredSecrets(environment, os.environ)).models
+    client = await build_client(models, os.environ, SystemClock())
+    cheap = models.summary or cheap_model_beside(client.describe().chain[0], models.providers)
+    if (model := client.with_primary(cheap)) is None:
+        raise OwnerMustAct("no model is connected; `supaclaw init` connects one")
+    return model
+
+
+def _evaluate(conversations: Sequence[Conversation], mode: SearchMode, chats: bool, as_json: bool) -> None:
+    result = _stoppable(_run(conversations, mode, chats))
+    print_result(asdict(result), "\n".join(_lines(result)), as_json=as_json)
+
+
+def _stoppable(work: Coroutine[object, object, Result]) -> Result:
+    """Run `work`; SIGTERM and SIGHUP end it like Ctrl-C, and with it the temporary server."""
+
+    async def run() -> Result:
+        task = asyncio.current_task()
+        assert task is not None, "this runs in a task"
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        return await work
+
+    try:
+        return run_quietly(run())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
-    print_result(asdict(result), "\n".join(_lines(result)), as_json=as_json)
 
 
 def _first(conversations: Sequence[Conversation], limit: int | None) -> list[Conversation]:
@@ -137,23 +226,20 @@ def _first(conversations: Sequence[Conversation], limit: int | None) -> list[Con
 
 
 async def _run(conversations: Sequence[Conversation], mode: SearchMode, chats: bool) -> Evaluation:
-    """The figures; SIGTERM and SIGHUP end it like Ctrl-C, and with it the temporary server."""
-    task, asked = asyncio.current_task(), list[_Score]()
-    assert task is not None, "this runs in a task"
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    asked = list[_Score]()
     async with temporary_database("eval") as database, AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(_gateway(database, mode)) if chats else None
         for conversation in conversations:
-            owner = await _store(database, conversation)
+            owner, _ = await _store(database, conversation)
             if mode is not SearchMode.KEYWORD:
                 await _embed_rows(database)
             asked += await _ask(database, owner, conversation, mode, gateway)
     return _evaluation(conversations, asked, mode, chats)
 
 
-async def _store(database: Database, conversation: Conversation) -> PrincipalId:
-    """Store a conversation for a new person, as an import would."""
+async def _store(database: Database, conversation: Conversation) -> tuple[PrincipalId, list[SessionId]]:
+    """Store a conversation for a new person, as an import would; returns the person and the sessions."""
+    sessions = list[SessionId]()
     async with database.transaction() as tx:
         owner = await principals.add(tx, Role.MEMBER, conversation.name, [])
         for _, said in groupby(conversation.turns, key=lambda turn: turn.session):
@@ -161,18 +247,18 @@ async def _store(database: Database, conversation: Conversation) -> PrincipalId:
                 ImportedRow(turn.id, "user" if turn.role == "user" else "assistant", turn.text, turn.at, Label.KNOWN)
                 for turn in said
             ]
-            session = await imports.start(tx, owner, DEFAULT_AGENT, rows[0].at)
-            await imports.append(tx, session, owner, "import:eval", rows)
+            sessions.append(await imports.start(tx, owner, DEFAULT_AGENT, rows[0].at))
+            await imports.append(tx, sessions[-1], owner, "import:eval", rows)
     await make_findable(database)
     while await database.run(lambda tx: indexing.count_words(tx, BATCH)):
         pass
-    return owner
+    return owner, sessions
 
 
 async def _embed_rows(database: Database) -> None:
     """Store the vector of every row, by the model that is shipped with the gateway, in this process."""
     model = await database.run(lambda tx: vectors.request_model(tx, e5.NAME, e5.DIMENSIONS))
-    while rows := await database.read(lambda conn: vectors.list_unembedded(conn, BATCH)):
+    while rows := await database.read(lambda conn: vectors.list_unembedded(conn, EMBED_BATCH)):
         found = await asyncio.to_thread(e5.vectors, e5.PASSAGE, [row.text for row in rows])
         async with database.transaction() as tx:
             await vectors.put(tx, model, rows, found)
@@ -239,20 +325,20 @@ async def _ask(
     model = None if mode is SearchMode.KEYWORD else e5.NAME
     async with database.connection() as conn:
         for question in conversation.questions:
-            embedded = began = perf_counter()
+            began = perf_counter()
             if gateway is not None:
                 rows = await gateway.recalled(owner, question.text)
                 weak = not rows
             else:
                 vector = tuple(e5.vectors(e5.QUERY, [question.text])[0]) if model else None
-                embedded = perf_counter()
+                began = perf_counter()
                 words = () if mode is SearchMode.SEMANTIC else lexemes(question.text)
                 found = await search.hybrid(conn, owner, words, MemoryFilter(), HITS, vector=vector, model=model)
                 rows, weak = [hit.memory for hit in found.hits], found.weak
-            milliseconds = (1000 * (embedded - began), 1000 * (perf_counter() - embedded))
+            milliseconds = 1000 * (perf_counter() - began)
             ranked = [id for row in rows if (id := id_of.get((row.created_at, row.text)))]
             figures = measure_ranking(ranked, question.evidence, session_of) if question.evidence else None
-            asked.append(_Score(question.category, figures, weak, len(rows), len(rows) - len(ranked), *milliseconds))
+            asked.append(_Score(question.category, figures, weak, len(rows), len(rows) - len(ranked), milliseconds))
     return asked
 
 
@@ -281,7 +367,6 @@ def _evaluation(
         weak=sum(answered) / len(answered),
         abstentions=len(abstentions),
         weak_abstentions=sum(abstentions) / len(abstentions) if abstentions else None,
-        embed_p50_ms=median_high(each.embed_ms for each in asked),
         p50_ms=median_high(times),
         p95_ms=times[int(0.95 * len(times))],
     )
@@ -299,16 +384,9 @@ def _lines(result: Evaluation) -> list[str]:
         f"{'':26}{'n':>5} {'R@5':>6}{'R@10':>6}{'R@20':>6}{'hit@10':>7}{'nDCG':>6}{'MRR':>6}{'sessions@10':>12}",
         *(_line(*row) for row in rows),
         weak,
-        _cost(result),
+        f"{'two turns' if result.chats else 'search'} p50 {result.p50_ms:.1f} ms, p95 {result.p95_ms:.1f} ms",
+        f"{result.rows:.2f} rows a question, {result.own:.2f} of them of this evaluation",
     ]
-
-
-def _cost(result: Evaluation) -> str:
-    if result.chats:
-        recalled = f"recalled: {result.rows:.2f} rows a question, {result.own:.2f} of them of this evaluation"
-        return f"{recalled}; two turns p50 {result.p50_ms:.1f} ms, p95 {result.p95_ms:.1f} ms"
-    search = f"search p50 {result.p50_ms:.1f} ms, p95 {result.p95_ms:.1f} ms"
-    return f"{search}; the vector of a question p50 {result.embed_p50_ms:.1f} ms"
 
 
 def _line(name: str, count: int, of: Figures) -> str:

@@ -23,12 +23,6 @@ CHANGED, SAID, NEAR = 40, 200, 5
 """New memories and turns of a run, and memories that are near to each of the former."""
 ORIGIN = "proposal"
 
-_CHANGED = """
-select r.* from remembered r join memory_stats s using (principal_id)
-where r.principal_id = $1 and r.kind = $2 and r.id > s.consolidated_to and r.label <= $3 and r.agent = $4
-  and r.superseded_at is null and r.forgotten_at is null and (r.kind = 'memory' or r.created_at > now() - $5::interval)
-order by r.id limit $6"""
-
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationInput:
@@ -53,8 +47,8 @@ async def changed(conn: Connection, principal: PrincipalId, at_most: Label) -> C
     sql = "select now() as as_of, coalesce(max(id), 0) as id from memories where principal_id = $1"
     newest = await fetch_record(conn, sql, principal)
     about = (at_most, DEFAULT_AGENT, EVERY)
-    facts = await fetch_all(conn, Memory, _CHANGED, principal, Kind.MEMORY, *about, CHANGED)
-    said = await fetch_all(conn, Memory, _CHANGED, principal, Kind.TURN, *about, SAID)
+    facts = await fetch_all(conn, Memory, statement("new_memories"), principal, Kind.MEMORY, *about, CHANGED)
+    said = await fetch_all(conn, Memory, statement("new_memories"), principal, Kind.TURN, *about, SAID)
     upto = facts[-1].id if len(facts) == CHANGED else newest["id"]
     return ConsolidationInput(newest["as_of"], upto, facts, said)
 

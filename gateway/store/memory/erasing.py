@@ -76,10 +76,6 @@ select id, entry_id, text from messages where principal_id = $1 and id in (
 
 _KEPT = ["addresses", "audit", "inbox", "pairings", "synced_files", "usage"]
 """Accounts, decisions, sums of costs, and the objects that the next synchronisation deletes."""
-_PERSONAL = """
-select c.relname::text as name from pg_attribute a join pg_class c on c.oid = a.attrelid
-where c.relnamespace = 'supaclaw'::regnamespace and c.relkind = 'r' and a.attname = 'principal_id'
-  and c.relname <> all($1) order by 1"""
 _GONE = "gone_{table} as (delete from {table} where principal_id = $1 {besides} returning 1)"
 _COUNT = "select '{table}' as name, count(*) as rows from gone_{table}"
 _BUT_NEW = {"sessions": "and id <> all($2::uuid[])"}
@@ -147,12 +143,7 @@ async def left(tx: Connection, erasure: Erasure) -> Counter[str]:
 
 async def forget_file(tx: Connection, principal: PrincipalId, path: str) -> None:
     """Forget a file's name, facts, text and passages; only its row's id stays."""
-    sql = """with gone as (
-               update files set path = 'erased/' || id, mime = '', size = 0, sha256 = '', description = '',
-                 text_path = '', view_path = '', pages = 0, problem = 'it was erased', derived_at = now()
-               where principal_id = $1 and $2 in (path, text_path) returning id)
-             update attachments set name = $3 where file_id in (select id from gone)"""
-    await tx.execute(sql, principal, path, ERASED)
+    await tx.execute(statement("erase_file"), principal, path, ERASED)
     await indexing.remove_passages(tx, principal, path)
 
 
@@ -181,7 +172,7 @@ async def erase_person(tx: Connection, person: PrincipalId) -> Counter[str]:
         new.append(await sessions.start(tx, person, Label.KNOWN))
         await tx.execute("update addresses set session_id = $2 where session_id = $1", row["session_id"], new[-1])
     await tx.execute(_UNSAID, person)
-    tables = [row["name"] for row in await tx.fetch(_PERSONAL, _KEPT)]
+    tables = [row["name"] for row in await tx.fetch(statement("personal_tables"), _KEPT)]
     # One statement, so that the order of references doesn't matter.
     gone = ", ".join(_GONE.format(table=table, besides=_BUT_NEW.get(table, "")) for table in tables)
     counts = " union all ".join(_COUNT.format(table=table) for table in tables)

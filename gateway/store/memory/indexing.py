@@ -102,11 +102,7 @@ async def _store_turns(
         since = datetime.min.replace(tzinfo=UTC) if row["kind"] == "assistant" else row["sent_at"]
         gone = (at for fact, at in forgotten.items() if at >= since and states(set(found), fact))
         rows.append((principal, *said, place, found, row["sent_at"], next(gone, None)))
-    sql = """insert into memories (principal_id, kind, label, origin, agent, session_id, message_id, place, lexemes,
-             event_at, created_at, forgotten_at)
-           values ($1, 'turn', $2, $3, $4, $5, $6, $7, array_to_tsvector($8::text[]), $9, $9, $10)
-           on conflict do nothing"""
-    await tx.executemany(sql, rows)
+    await tx.executemany(statement("store_turns"), rows)
     return last
 
 

@@ -168,13 +168,8 @@ async def edit(
     """
     if text is not None and not await _reword(tx, principal, memory, storable(text)):
         return None
-    sql = """update memories set category = case when kind = 'memory' then coalesce($3, category) end,
-               importance = coalesce($4, importance), tags = coalesce($5, tags), pinned = coalesce($6, pinned),
-               updated_at = now()
-             where principal_id = $1 and id = $2 and kind in ('memory', 'summary')"""
-    await tx.execute(
-        sql, principal, memory, category, importance, None if tags is None else [storable(tag) for tag in tags], pinned
-    )
+    stored = None if tags is None else [storable(tag) for tag in tags]
+    await tx.execute(statement("edit_memory"), principal, memory, category, importance, stored, pinned)
     return await get(tx, principal, memory)
 
 
@@ -201,7 +196,7 @@ async def forget(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bo
 
 
 async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
-    """Take `forget` back, for a memory also of the rows that were forgotten in the same transaction.
+    """Take `forget` back, for a memory also of the rows that were forgotten in the same transaction, but proposals.
 
     Raises `AlreadyRemembered` if the same was remembered since, by somebody trusted as much.
     """
@@ -212,7 +207,8 @@ async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> b
         return False
     await _displace(tx, principal, memory, row["content_hash"], row)
     sql = """update memories m set forgotten_at = null, updated_at = now()
-             where principal_id = $1 and (id = $2 or ($3 and forgotten_at = $4 and not exists (
+             where principal_id = $1 and (id = $2 or ($3 and forgotten_at = $4
+               and (kind <> 'memory' or forgotten_at > created_at) and not exists (
                select from memories o where o.principal_id = m.principal_id and o.agent = m.agent
                  and o.content_hash = m.content_hash and o.superseded_at is null and o.forgotten_at is null)))"""
     await tx.execute(sql, principal, memory, row["kind"] == Kind.MEMORY, row["forgotten_at"])

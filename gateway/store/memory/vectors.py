@@ -124,11 +124,7 @@ async def request_model(tx: Connection, name: str, dimensions: int) -> VectorMod
              on conflict (name) do update set wanted = true returning id, name, dimensions, current"""
     model = await fetch_one(tx, VectorModel, sql, name, dimensions)
     await tx.execute("delete from memory_unembedded", timeout=LONGEST_SECONDS)
-    sql = """insert into memory_unembedded (memory_id, principal_id)
-             select id, principal_id from memories m
-             where not exists (select from memory_vectors v where v.memory_id = m.id and v.model = $1)
-             on conflict do nothing"""
-    await tx.execute(sql, model.id, timeout=LONGEST_SECONDS)
+    await tx.execute(statement("note_unembedded"), model.id, timeout=LONGEST_SECONDS)
     return model
 
 
@@ -207,11 +203,7 @@ async def state(conn: Connection) -> str:
     """How far the vectors are, or why there can be none, for people; cheap, so what is not counted yet is missing."""
     if why := await extension_problem(conn):
         return why
-    sql = """select (select extversion from pg_extension where extname = 'vector') as version,
-                    (select name from memory_models where wanted) as name,
-                    (select count(*) from memory_unembedded) as left,
-                    (select coalesce(sum(n), 0)::bigint from memory_stats) as total"""
-    row = await fetch_record(conn, sql)
+    row = await fetch_record(conn, statement("embedding_state"))
     total = max(row["total"], row["left"])
     if not row["name"]:
         made = "no vectors yet"
@@ -238,8 +230,4 @@ class MostRows:
 
 async def most_rows(conn: Connection, tool: str, model: str) -> MostRows:
     """The most rows over all approvals of this tool for `model`."""
-    sql = """select coalesce(max(rows) filter (where state in ('approved', 'done')), 0) as allowed,
-                    coalesce(max(rows), 0) as asked
-             from reviews cross join lateral (select (arguments ->> 'rows')::int as rows) each
-             where tool = $1 and arguments @> $2"""
-    return await fetch_one(conn, MostRows, sql, tool, {"model": model})
+    return await fetch_one(conn, MostRows, statement("most_rows"), tool, {"model": model})
