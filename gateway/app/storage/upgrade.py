@@ -43,7 +43,9 @@ async def join_upgraded(
     if not (await schema_of(database)).number:
         await migrate(database)
     if (schema := await schema_of(database)).missing:
-        oldest = await database.read(lambda conn: instances.oldest_elsewhere(conn, instance))
+        oldest = 0
+        if schema.number >= schema.compatible_from:  # before, nobody knows enough, and may lack the table
+            oldest = await database.read(lambda conn: instances.oldest_elsewhere(conn, instance))
         async with nullcontext() if oldest >= schema.compatible_from else _alone(database, instance):
             if await database.read(principals.has_owner):
                 await _save(environment, config, database, schema)

@@ -135,7 +135,10 @@ def junk(
     sessions: Annotated[int | None, option("Only the first N sessions.", "N", "--sessions", min=1)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let your model of summaries learn facts from a file, and measure how many nobody would miss."""
+    """Measure how many facts learned from a file nobody would miss.
+
+    Your model of summaries learns them.
+    """
     content = file.read_bytes()
     try:
         conversations = evaluation.locomo(content)

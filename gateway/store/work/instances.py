@@ -51,7 +51,7 @@ async def lease_is_taken(conn: Connection, name: str, me: InstanceId) -> bool:
 
 async def oldest_elsewhere(conn: Connection, me: InstanceId) -> int:
     """The schema that the oldest program elsewhere knows; 0 if none runs, or one doesn't say."""
-    sql = """select min(coalesce((to_jsonb(i) ->> 'schema')::int, 0))  -- an old database lacks the column
+    sql = """select min(coalesce(i.schema, 0))
              from leases l left join instances i on i.id = l.holder where l.holder <> $1 and l.expires_at > now()"""
     return await fetch_value(conn, int, sql, me) or 0
 
