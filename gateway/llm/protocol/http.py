@@ -69,7 +69,7 @@ class HttpClient:
         try:
             async with session.post(self._base_url + path, data=data, headers=headers, timeout=timeouts) as response:
                 refuse_encoded(response.status, response.headers)
-                if response.status >= 400 or response.content_type == "text/html":
+                if response.status >= 400:
                     refusal = await beginning(response.content.iter_any())
                     raise parse_refusal(refusal, response.status, response.headers)
                 yield response

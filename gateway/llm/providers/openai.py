@@ -32,6 +32,8 @@ T = TypeVar("T", bound=BaseModel)
 
 _WHOLE_S = 120.0
 """Seconds for an answer that isn't streamed."""
+_WHOLE = ("application/json", "text/html")
+"""Bodies that are read whole, streams among them: some proxies call all they send a page."""
 _MAX_VECTORS_BYTES = 16 * 2**20
 MAX_SPEECH_BYTES = 16 * 2**20
 _OPUS = {"response_format": "opus"}
@@ -160,7 +162,7 @@ class OpenAIProvider:
         path, request = ("/responses", responses_request(body)) if responses else ("/chat/completions", body)
         async with self._http.post(path, request) as response:
             content: AsyncIterator[bytes] = response.content.iter_any()
-            content = in_one_line(content) if response.content_type == "application/json" else content
+            content = in_one_line(content) if response.content_type in _WHOLE else content
             content = as_chat(content) if responses else content
             async with aclosing(read_answer(content, left.source, thinking)) as events:
                 yield events
