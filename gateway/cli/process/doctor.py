@@ -29,14 +29,14 @@ _REQUEUE_SECONDS = 120.0
 _COLOURS = {FindingLevel.OK: Style.GREEN, FindingLevel.WARN: Style.YELLOW, FindingLevel.FAIL: Style.RED}
 
 _DRILL = "Restore a backup into a copy, start that and talk to it."
-Drill = Annotated[str, option(_DRILL, "FILE", "--restore-drill", parser=saved_place)]
+Drill = Annotated[str | None, option(_DRILL, "FILE", "--restore-drill", parser=saved_place)]
 
 
 def doctor(
     failpoints: Annotated[bool, flag("List the points where SUPACLAW_FAIL kills the gateway.", "--failpoints")] = False,
     live: Annotated[bool, flag("Also call the model (costs a few tokens) and the messengers.", "--live")] = False,
     requeue: Annotated[bool, flag("Let the running gateway retry messages it couldn't store.", "--requeue")] = False,
-    drill: Drill = "",
+    drill: Drill = None,
     as_json: AsJson = False,
 ) -> None:
     """Find what keeps the gateway from working, and how to fix it. The exit code is 1 if a check fails.
