@@ -131,7 +131,6 @@ class TestKinds:
         assert "--- page 2 ---" in text(tmp_path)
 
 
-DAMAGED = "the file is damaged, or not what it seems to be; save it anew, or as PDF or text"
 CUT_OFF = "the picture is damaged or cut off; send it again, or a screenshot of it"
 
 
