@@ -230,7 +230,7 @@ BREAKING = r"""(?ix) \b drop \s+ (?!not \s+ null) | \b rename \b | \b set \s+ no
   | \b add \s+ column [^,;]* \b not \s+ null (?! [^,;]* \b default \b)
   | \b add \s+ column \s+ (if \s+ not \s+ exists \s+)? \w*label \b (?! [^,;]* \b default \s+ 2 \b)
   | \b create \s+ unique"""
-"""What a program that doesn't know of it can't work after, or would write with too much trust."""
+"""Changes after which an older program fails, or writes rows with too much trust."""
 
 
 @pytest.mark.parametrize(

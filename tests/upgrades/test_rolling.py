@@ -27,7 +27,7 @@ create table added (
 );
 alter table added enable row level security;
 """
-"""What a next release may do: a column more in each table, whose label older programs don't know, and a table."""
+"""Changes that a next release may make: a new column in each table, a label that older programs leave out, a new table."""
 
 
 def the_next_program(folder: Path) -> str:

@@ -113,7 +113,7 @@ async def fetch(house: House, source: str, keys: Keyring | None = None) -> Manif
 
 
 async def objects(endpoint: str, bucket: str, scratch: Path) -> dict[str, bytes]:
-    """What lies in the bucket."""
+    """The objects in the bucket, by name."""
     with closing(store(endpoint, bucket, "backups/ada")) as backups:
         names = [name async for batch in backups.names(datetime.max.replace(tzinfo=UTC)) for name in batch]
         for name in names:
