@@ -241,10 +241,11 @@ class Streams:
             except TooFast as error:
                 self._pause_until = time.monotonic() + (error.retry_after or 1.0)
                 return False
-            except (Unanswered, asyncio.CancelledError) as error:
+            except Unanswered:
                 stream.growing = stream.sure = False
-                if isinstance(error, asyncio.CancelledError):
-                    raise
+            except asyncio.CancelledError:
+                stream.growing = stream.sure = False
+                raise
             except SlackRefused:
                 stream.growing = False
             except (PlatformError, TryAgainLater):

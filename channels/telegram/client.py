@@ -1,8 +1,8 @@
 """The Bot API over aiohttp alone: calls and their outcomes. aiogram would delay the first poll by its import."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from ssl import create_default_context
 from typing import Any, Literal, TypeVar
@@ -161,10 +161,11 @@ class Client:
     async def call(self, name: str, read: Callable[[Any], Result], seconds: float, **parameters: object) -> Result:
         """Call a method, once, and `read` its result; parameters that are None are left out. Raises `PlatformError`."""
         timeout = ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
-        url, form = f"{self._calls}/{name}", _form(parameters)
-        # a redirect would pass the token on
-        async with _network(), self._http.post(url, data=form, timeout=timeout, allow_redirects=False) as response:
-            content = await _body(response)
+        url = f"{self._calls}/{name}"
+        with _form(parameters) as form:
+            # a redirect would pass the token on
+            async with _network(), self._http.post(url, data=form, timeout=timeout, allow_redirects=False) as response:
+                content = await _body(response)
         if response.status < 300:
             with suppress(ValueError, RecursionError):  # json reads lone surrogates, which pydantic refuses
                 return read(_Answer.model_validate(json.loads(content)).result)
@@ -195,16 +196,18 @@ class Client:
             await self._opened.close()
 
 
-def _form(parameters: Mapping[str, object]) -> FormData:
+@contextmanager
+def _form(parameters: Mapping[str, object]) -> Iterator[FormData]:
     """The parameters as the Bot API takes them: texts as they are, the rest as JSON, a file in a part of its own."""
     form = FormData(quote_fields=False)
-    for name, value in parameters.items():
-        if isinstance(value, Upload):
-            form.add_field(name, "attach://file")
-            form.add_field("file", open(value.path, "rb"), filename=value.name)  # noqa: SIM115  aiohttp closes it
-        elif value not in (None, ""):
-            form.add_field(name, value if isinstance(value, str) else json.dumps(value))
-    return form
+    with ExitStack() as files:
+        for name, value in parameters.items():
+            if isinstance(value, Upload):
+                form.add_field(name, "attach://file")
+                form.add_field("file", files.enter_context(open(value.path, "rb")), filename=value.name)
+            elif value not in (None, ""):
+                form.add_field(name, value if isinstance(value, str) else json.dumps(value))
+        yield form
 
 
 async def _body(response: ClientResponse) -> str:

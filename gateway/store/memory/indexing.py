@@ -95,12 +95,13 @@ async def _store_turns(
     """
     last: dict[str, int] = {}
     rows = []
-    _, forgotten = await memories.forgotten(tx, principal) if spoken else ((), {})
+    forgotten = await memories.forgotten_facts(tx, principal) if spoken else {}
     for row, found in zip(spoken, words, strict=True):
         place = last[row["session_id"]] = last.get(row["session_id"], row["place"]) + 1
         said = (row["label"], row["origin"], row["agent"], row["session_id"], row["id"])
         since = datetime.min.replace(tzinfo=UTC) if row["kind"] == "assistant" else row["sent_at"]
-        gone = (at for fact, at in forgotten.items() if at >= since and states(set(found), fact))
+        told = set(found)
+        gone = (at for fact, at in forgotten.items() if at >= since and states(told, fact))
         rows.append((principal, *said, place, found, row["sent_at"], next(gone, None)))
     await tx.executemany(statement("store_turns"), rows)
     return last

@@ -105,16 +105,21 @@ MAX_FORGOTTEN = 1_000
 
 
 async def forgotten(
-    conn: Connection, principal: PrincipalId, messages: Sequence[MessageId] = ()
+    conn: Connection, principal: PrincipalId, messages: Sequence[MessageId]
 ) -> tuple[set[MessageId], dict[frozenset[str], datetime]]:
     """Those of the messages that their person has forgotten, and the words of forgotten memories, since when."""
     sql = "select message_id from memories where message_id = any($1) and forgotten_at is not null"
     hidden = {MessageId(row["message_id"]) for row in await conn.fetch(sql, list(messages))}
+    return hidden, await forgotten_facts(conn, principal)
+
+
+async def forgotten_facts(conn: Connection, principal: PrincipalId) -> dict[frozenset[str], datetime]:
+    """The words of each forgotten memory, and since when it is."""
     sql = """select tsvector_to_array(lexemes) as words, forgotten_at from memories
              where principal_id = $1 and kind = 'memory' and forgotten_at > created_at and lexemes is not null
              order by forgotten_at desc limit $2"""
     rows = await conn.fetch(sql, principal, MAX_FORGOTTEN)
-    return hidden, {frozenset(row["words"]): row["forgotten_at"] for row in rows}
+    return {frozenset(row["words"]): row["forgotten_at"] for row in rows}
 
 
 async def replaced_by(conn: Connection, principal: PrincipalId, memory: MemoryId) -> list[Memory]:

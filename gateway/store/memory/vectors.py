@@ -50,9 +50,8 @@ async def ensure_table(tx: Connection) -> str:
     if why := await extension_problem(tx):
         return why
     await lock_name(tx, "memory_vectors")
-    if not (await fetch_record(tx, statement("extension_state")))[
-        "ready"
-    ]:  # else another process made it while we waited
+    state = await fetch_record(tx, statement("extension_state"))
+    if not state["ready"]:  # else another process made it while we waited
         await tx.execute(statement("vector_table"))
         # Of a role that Supabase lets in from the web.
         for role in await tx.fetch("select rolname from pg_roles where rolname in ('anon', 'authenticated')"):
