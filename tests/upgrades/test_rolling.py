@@ -27,7 +27,7 @@ create table added (
 );
 alter table added enable row level security;
 """
-"""Changes that a next release may make: a new column in each table, a label that older programs leave out, a new table."""
+"""Changes that a next release may make: a column in each table, a label that older programs leave out, a new table."""
 
 
 def the_next_program(folder: Path) -> str:
