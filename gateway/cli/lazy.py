@@ -50,7 +50,14 @@ class CommandGroup(TyperGroup):
 
 
 class LazyCommand(TyperCommand):
-    """A command whose callback returns the function that it stands for."""
+    """A command whose callback returns the function that it stands for, its `target`."""
+
+    target = ""
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The first sentence of the function's docstring; only a list of commands reads its module."""
+        self.help = summary(self.target)
+        return super().get_short_help_str(limit)
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
         """The context of the command that is made of the loaded function."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.lazy import LazyCommand, deferred, parser, summary
+from gateway.cli.lazy import LazyCommand, deferred, parser
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,4 +195,5 @@ def _begin(
 
 
 def _add(app: typer.Typer, name: str, target: str, heading: str | None = None) -> None:
-    app.command(name, cls=LazyCommand, help=summary(target), rich_help_panel=heading)(deferred(target))
+    command = type("Command", (LazyCommand,), {"target": target})
+    app.command(name, cls=command, rich_help_panel=heading)(deferred(target))
