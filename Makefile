@@ -29,9 +29,9 @@ run: setup  ## Set up and start the gateway.
 dev: setup  ## The same, started again whenever the code changes.
 	@exec $(BIN)/watchfiles --filter python --sigint-timeout 30 "$(BIN)/supaclaw up" gateway channels integrations
 
-test: check  ## Every check there is, but for the wheel and (COVERAGE=1) the coverage, which .ci/run adds.
+test: check  ## Every check, in some ten minutes; .ci/run adds thorough tests (THOROUGH=1), the wheel and the coverage.
 	$(if $(COVERAGE),$(BIN)/coverage erase)
-	$(BIN)/python tests/repeat_failures.py $(if $(COVERAGE),--coverage) $(if $(REPEATS),--most $(REPEATS))
+	$(BIN)/python tests/repeat_failures.py $(if $(THOROUGH),--thorough) $(if $(COVERAGE),--coverage) $(if $(REPEATS),--most $(REPEATS))
 	$(if $(COVERAGE),$(BIN)/coverage combine -q)
 	$(if $(COVERAGE),$(BIN)/coverage json -q -o build/coverage.json)
 	$(if $(COVERAGE),$(BIN)/python tests/coverage_gate.py build/coverage.json --lines 85 --branches 80)

@@ -59,10 +59,14 @@ FULL = os.environ.get("SUPACLAW_CHAOS") == "full"
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "chaos: takes long; only with SUPACLAW_CHAOS=full")
+    config.addinivalue_line("markers", "thorough: another kill, size or place of what quicker tests show; for .ci/run")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect long tests in a quick run instead of skipping them: nothing is missing then."""
+    for item in items:
+        if item.path.is_relative_to(TESTS / "chaos"):
+            item.add_marker("thorough")
     if FULL:
         return
     long = [item for item in items if item.get_closest_marker("chaos")]

@@ -14,11 +14,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--workers", default="4")
     parser.add_argument("--most", type=int, default=None, help="fail if more had to be repeated (default: no limit)")
+    parser.add_argument("--thorough", action="store_true", help="run the tests that are marked so, too")
     parser.add_argument("--coverage", action="store_true", help="trace the tests that run inside this process")
     wanted, others = parser.parse_known_args()
     pytest = [*(("coverage", "run", "-m") if wanted.coverage else ()), "pytest"]
     # What it doesn't know is for pytest.
-    command = [sys.executable, "-m", *pytest]
+    command = [sys.executable, "-m", *pytest, *(() if wanted.thorough else ("-m", "not thorough"))]
 
     code = subprocess.call([*command, "-q", "-n", wanted.workers, "--dist", "worksteal", "--cache-clear", *others])
     if code != TESTS_FAILED or not FAILED.exists():

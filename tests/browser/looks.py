@@ -1,7 +1,9 @@
-"""How a screen is looked at: both sizes and both schemes, in two runs."""
+"""How a screen is looked at: both sizes and both schemes, in two runs, of which the second is thorough."""
 
 import pytest
 
 looks = pytest.mark.parametrize(
-    ("scheme", "phone"), [("light", False), ("dark", True)], ids=["light-desktop", "dark-phone"]
+    ("scheme", "phone"),
+    [("light", False), pytest.param("dark", True, marks=pytest.mark.thorough)],
+    ids=["light-desktop", "dark-phone"],
 )

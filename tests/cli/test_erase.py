@@ -227,6 +227,7 @@ def test_not_a_word_is_left_anywhere_and_the_receipt_says_where_it_was(
     assert run(dsn, "select distinct state from reviews")[0]["state"] == "expired"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "step",
     [

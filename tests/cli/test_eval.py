@@ -39,6 +39,7 @@ def test_a_set_is_asked_of_a_database_that_is_gone_afterwards(
     place.rmdir()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("number", "when"), [(signal.SIGHUP, "PG_VERSION"), (signal.SIGTERM, "postmaster.pid")])
 def test_a_signal_leaves_neither_a_server_nor_its_folder(tmp_path: Path, number: signal.Signals, when: str) -> None:
     talk = {"session_1": [{"speaker": "Ada", "dia_id": "D1:1", "text": "The piano tuner comes on Friday"}]}
@@ -100,6 +101,7 @@ none
 """
 
 
+@pytest.mark.thorough
 async def test_the_configured_model_learns_facts_of_which_those_that_nobody_would_miss_are_counted(
     tmp_path: Path,
 ) -> None:

@@ -139,6 +139,7 @@ def passport(file: Path) -> list[dict[str, Any]]:
     return sorted(lines, key=lambda line: str(line["created_at"]))
 
 
+@pytest.mark.thorough
 def test_a_passport_and_back_loses_nothing_of_a_thousand_memories(
     supaclaw: Supaclaw, workspace: Path, place: Path, dsn: str
 ) -> None:

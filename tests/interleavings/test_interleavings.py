@@ -39,6 +39,7 @@ async def test_no_order_of_statements_breaks_an_invariant(world: World, shard: i
             raise AssertionError(f"SUPACLAW_SEED={seed}, shortened: {violation}") from None
 
 
+@pytest.mark.thorough
 async def test_a_seed_replays_exactly(world: World) -> None:
     for seed in range(10):
         first = await world.explore(Draws(seed), faults=FAULTS)

@@ -1,5 +1,7 @@
 """Files dropped into a chat, and everything behind them."""
 
+import pytest
+
 from tests.fakes.openai_server import FakeModels, text_of
 from tests.fakes.telegram import FakeTelegram
 from tests.ingest.samples import pdf, picture
@@ -33,6 +35,7 @@ async def test_a_pdf_is_read_and_known_from_then_on(
     assert (gateway.workspace / f"{file['path']}.pages" / "001.jpg").exists()
 
 
+@pytest.mark.thorough
 async def test_a_photo_is_shown_to_a_model_with_eyes_once(
     gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
 ) -> None:

@@ -16,6 +16,8 @@ from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import FRIEND, OWNER, Ended, GatewayProcess, Json, configured, said, until
 
+pytestmark = pytest.mark.thorough
+
 QUIET = FRIEND
 CHATS = range(OWNER + 10, OWNER + 15)
 API_SESSIONS = 3

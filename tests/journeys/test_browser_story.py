@@ -14,6 +14,8 @@ from tests.fakes.openai_server import FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import STRANGER, GatewayProcess, Json, until
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["browser"]
 
 KEY = "sk-proj-" + "a1B2" * 10

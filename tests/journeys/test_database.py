@@ -1,9 +1,13 @@
 import os
 import signal
 
+import pytest
+
 from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, configured, happens
+
+pytestmark = pytest.mark.thorough
 
 CHATS = range(OWNER, OWNER + 12)
 

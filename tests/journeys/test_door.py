@@ -9,6 +9,8 @@ from tests.conftest import one_of_a_class
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.journeys.process import GatewayProcess, configured
 
+pytestmark = pytest.mark.thorough
+
 SHELL = {"type": "function", "function": {"name": "shell", "parameters": {"type": "object"}}}
 USER = {"role": "user", "content": "look mk1x"}
 

@@ -8,6 +8,8 @@ from tests.ingest.samples import pdf
 from tests.journeys.process import FRIEND, OWNER, GatewayProcess, configured, until
 from tests.traces import IN_ROWS, WORDS, in_checkpoints, in_files
 
+pytestmark = pytest.mark.thorough
+
 FACT = "The heron code is 7741 quagga"
 SECRET = f"Keep in mind: {FACT}, and nobody else may know it. mk1x"
 NOTE = f"# Codes\n\n- shed: 12\n- {FACT.upper()}\n- gate: 34\n"

@@ -11,6 +11,8 @@ from tests.fakes.s3_fixtures import bucket, careless, endpoint, s3
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import GatewayProcess, Json, configured, until
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["bucket", "careless", "endpoint", "s3"]
 
 SCRIBE = "---\nname: Scribe\ndescription: Writes reports\n---\nYou write reports.\n"

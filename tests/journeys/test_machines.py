@@ -15,6 +15,8 @@ from tests.fakes.slack import FakeSlack
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, Json, configured
 
+pytestmark = pytest.mark.thorough
+
 PEOPLE = range(100, 124)
 
 Make = Callable[[str], GatewayProcess]

@@ -11,6 +11,8 @@ from tests.fakes.telegram import FakeTelegram
 from tests.importers.test_chats import chatgpt, said
 from tests.journeys.process import GatewayProcess, configured, until
 
+pytestmark = pytest.mark.thorough
+
 TEXTS = 160
 """Of which enough are left after a kill that none waits for more."""
 EMBEDDED_SECONDS = 180.0

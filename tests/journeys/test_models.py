@@ -7,6 +7,8 @@ from tests.fakes.openai_server import FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, configured
 
+pytestmark = pytest.mark.thorough
+
 
 def with_fallback(telegram: FakeTelegram, models: FakeModels) -> dict[str, Any]:
     config = configured(telegram, models)

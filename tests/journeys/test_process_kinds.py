@@ -30,6 +30,8 @@ from tests.fakes.openai_server import FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import GatewayProcess, configured, until
 
+pytestmark = pytest.mark.thorough
+
 KINDS = frozenset(path.stem for path in Path(jobs.__file__).parent.glob("[a-z]*.py"))
 WHOSE: Any = {"private": True, "as_owner": True}
 EXPECTED = {

@@ -14,6 +14,8 @@ from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, until
 
+pytestmark = pytest.mark.thorough
+
 LIVES = 6 if FULL else 2
 EACH = 5
 """Schedules that are due in one life."""

@@ -3,9 +3,13 @@ import re
 import socket
 from pathlib import Path
 
+import pytest
+
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, happens, until
+
+pytestmark = pytest.mark.thorough
 
 
 async def test_a_turn_under_way_is_finished_before_the_end(

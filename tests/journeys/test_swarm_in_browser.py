@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from playwright.async_api import Browser, Page, expect
 
 from gateway.web.http.headers import CSP
@@ -12,6 +13,8 @@ from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import GatewayProcess, configured
 from tests.journeys.test_browser_story import Visit
 from tests.journeys.test_swarm_story import CREDENTIAL, everything, prepared, script, weather, working_parts
+
+pytestmark = pytest.mark.thorough
 
 __all__ = ["browser", "weather"]
 

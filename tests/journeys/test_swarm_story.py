@@ -17,6 +17,8 @@ from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, configured, until
 from tests.workspace.skills.writing import skill_md
 
+pytestmark = pytest.mark.thorough
+
 CREDENTIAL = "cr3d-of-the-weather-5bb1f0a2c9"
 SKILL = "Round every temperature to whole degrees."
 

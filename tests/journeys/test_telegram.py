@@ -84,6 +84,7 @@ async def test_a_comment_and_a_forward_get_one_answer(
     assert (len(rows), answers[0]["count"], len(telegram.sent)) == (2, 1, 1)
 
 
+@pytest.mark.thorough
 async def test_an_edit_of_an_answered_message_is_in_the_next_prompt(
     gateway: GatewayProcess, telegram: FakeTelegram, models: FakeModels
 ) -> None:

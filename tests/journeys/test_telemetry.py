@@ -15,6 +15,8 @@ from tests.fakes.served import Served
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, configured
 
+pytestmark = pytest.mark.thorough
+
 
 @dataclass
 class Receiver:

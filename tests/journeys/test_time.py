@@ -9,6 +9,8 @@ from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, configured, until
 
+pytestmark = pytest.mark.thorough
+
 
 def at(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds")

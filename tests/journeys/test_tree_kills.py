@@ -11,6 +11,8 @@ from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, until
 
+pytestmark = pytest.mark.thorough
+
 PARTS = 3
 LETTER = Call("send_message", {"text": "the letter"})
 

@@ -24,6 +24,8 @@ from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, ROOT, Ended, GatewayProcess, configured
 
+pytestmark = pytest.mark.thorough
+
 NEWER = "99.0.0"
 CURRENT = version("supaclaw")
 RUNS = f"""import os, sys

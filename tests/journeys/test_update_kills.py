@@ -19,6 +19,8 @@ from tests.conftest import one_of_a_class
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.test_update import CURRENT, NEWER, RUNS, SPOILS, Installed, answered, home, installed, served
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["home", "installed", "served"]
 
 SWITCHES = """

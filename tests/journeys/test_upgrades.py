@@ -12,6 +12,8 @@ from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, configured
 from tests.journeys.test_backup_drill import run
 
+pytestmark = pytest.mark.thorough
+
 NEWEST = len(read_migrations())
 OLD = NEWEST - 1
 NEWER = """insert into migrations (number, name, sha256, compatible_from)

@@ -5,8 +5,12 @@ import os
 import re
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 
+import pytest
+
 from tests.journeys.conftest import embedded  # noqa: F401
 from tests.journeys.process import ROOT, GatewayProcess, configured
+
+pytestmark = pytest.mark.thorough
 
 PAGE = (ROOT / "docs" / "tutorials.md").read_text("utf-8")
 TUTORIALS = dict(re.findall(r"^## (.+?)$.*?^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))

@@ -110,6 +110,7 @@ async def test_at_127_0_0_1_the_cookie_would_be_taken(browser: Browser, running:
     await started.stop()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("served", ["127.0.0.1", "localhost", "evil.localhost", PAGE_NAME])
 @pytest.mark.parametrize("aimed", ["127.0.0.1", PAGE_NAME])
 async def test_a_page_on_another_port_neither_reads_nor_acts(

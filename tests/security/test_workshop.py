@@ -15,6 +15,7 @@ from tests.security.workshop.suite import NO_PYTHON, outside, run, shells
 pytestmark = pytest.mark.skipif(not confines(), reason="this kernel cannot confine a command")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("tier", "version"), [(Tier.NAMESPACES, 0), (Tier.LANDLOCK, 0), (Tier.LANDLOCK, 1)])
 def test_no_attack_succeeds_and_work_goes_on(tier: Tier, version: int) -> None:
     result = run(tier, version, short=True)
@@ -24,6 +25,7 @@ def test_no_attack_succeeds_and_work_goes_on(tier: Tier, version: int) -> None:
     assert len(result.rows) > 100
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("version", [0, -1], ids=["own", "none"])
 def test_no_attack_succeeds_through_the_service_of_compose(version: int) -> None:
     result = run(Tier.CONTAINER, version, short=True)
@@ -33,6 +35,7 @@ def test_no_attack_succeeds_through_the_service_of_compose(version: int) -> None
     assert len(result.rows) > 100
 
 
+@pytest.mark.thorough
 def test_no_attack_on_the_shell_of_virtual_files_succeeds() -> None:
     result = shells(short=True)
     if result.skipped:

@@ -206,6 +206,7 @@ def test_the_zones_here_have_clocks_that_change_in_both_directions_by_more_and_b
     assert {"Australia/Lord_Howe", "Antarctica/Troll", "Africa/Casablanca", "America/St_Johns"} <= changing
 
 
+@pytest.mark.thorough
 @given(fields(), st.sampled_from(EVENTS))
 def test_any_fields_have_the_slots_that_the_clock_shows(each: Fields, event: tuple[str, date]) -> None:
     zone, (since, until) = event[0], around(event[1])

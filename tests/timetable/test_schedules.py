@@ -470,6 +470,7 @@ def test_a_due_time_that_is_no_slot_of_its_own_is_taken_as_one() -> None:
     assert plan(daily, NINE, NINE + 4 * HOUR) == SlotPlan(NINE + 3 * HOUR, NINE + 27 * HOUR)
 
 
+@pytest.mark.thorough
 @given(
     st.sampled_from(TEXTS),
     st.sampled_from(ZONES),

@@ -239,6 +239,7 @@ async def test_a_shell_that_fails_does_so_in_the_words_of_its_turn(desk: Desk, s
     assert (failure.value.error, failure.value.label) == ("failed", Label.UNTRUSTED)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "script",
     [

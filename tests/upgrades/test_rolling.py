@@ -13,6 +13,8 @@ from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, ROOT, GatewayProcess, configured
 
+pytestmark = pytest.mark.thorough
+
 PEOPLE = range(100, 130)
 NEXT = known_schema() + 1
 EXPAND = """

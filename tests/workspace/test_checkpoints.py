@@ -698,6 +698,7 @@ def test_a_kill_at_any_step_of_the_first_commit_can_be_followed(place: Place) ->
     assert step > 8
 
 
+@pytest.mark.thorough
 def test_a_kill_at_any_step_of_a_repack_loses_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: dict[str, dict[str, bytes]] = {}
     for step in range(1, 100):

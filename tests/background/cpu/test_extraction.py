@@ -192,6 +192,7 @@ async def test_a_file_that_breaks_the_process_fails_alone_and_the_turn_says_so(a
     assert f"; {problem}]" in shown(model.prompts[0]).text
 
 
+@pytest.mark.thorough
 async def test_a_process_that_dies_over_a_file_takes_nothing_with_it(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.ingest.reading.read", die)
     cpu = Cpu()

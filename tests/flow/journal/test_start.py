@@ -361,6 +361,7 @@ class TestYears:
             await last.journal.check.put_right()
         assert len({place.path for place in reads}) == 1 + self.CHATS - 2
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("harm", ["edited", "cut short", "emptied", "deleted", "forged"])
     async def test_a_file_that_was_harmed_while_it_was_down_is_put_right(self, lived: Desk, harm: str) -> None:
         lived, _ = await restored(lived)
@@ -433,6 +434,7 @@ class TestYears:
         running.cancel()
 
 
+@pytest.mark.thorough
 async def test_a_thousand_files_that_did_not_change_are_not_opened(here: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_module, "SHARE", 1.0)
     await restored(here)

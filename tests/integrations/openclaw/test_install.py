@@ -73,6 +73,7 @@ def test_the_token_and_the_backup_are_private_and_printed_nowhere(installation: 
     assert token not in done.out + done.err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("of", ["install", "uninstall"])
 def test_a_kill_anywhere_is_finished_by_the_next_call(installation: Installation, of: str) -> None:
     before = installation.snapshot()

@@ -363,6 +363,7 @@ class TestHearing:
         assert models.asked[0].body["voice"] == "alloy"
         await client.close()
 
+    @pytest.mark.thorough
     async def test_a_server_that_is_away_is_told(self) -> None:
         client = await client_for("http://127.0.0.1:9", "openai/gpt-x")
         with pytest.raises(ModelError, match=r"127\.0\.0\.1"):
