@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from math import isfinite
 from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
@@ -58,8 +59,7 @@ class Extract(ToolArguments):
             if self.choices:
                 return self.choices[self.choices.index(text)]
             match self.type:
-                case "number":
-                    number = float(text)
+                case "number" if isfinite(number := float(text)):
                     return int(number) if number.is_integer() else number
                 case "date" if datetime.fromisoformat(text) and len(text) <= MAX_DATE:
                     return text
@@ -276,15 +276,13 @@ def link_in(value: Json) -> str:
 
 _LINK = re.compile(r"(?:https?://|www\.)[^\s<>\"'()\[\]]*[^\s<>\"'()\[\].,;:!?]")
 _DAY = re.compile(r"\b\d{4}-\d\d-\d\d\b")
-_REACHES = re.compile(r"://|www\.|@\w|\w\.[a-z]{2,}|(?:\d[\s.-]?){8,}|\b[a-z]{2}\d{2}", re.IGNORECASE)
+_REACHES = re.compile(r"://|www\.|@\w|\w[.。][^\W\d_]{2,}|(?:\d[\s.-]?){8,}|\b[a-z]{2}\d{2}", re.IGNORECASE)
 
 
 def is_plain_content(value: Json) -> bool:
     """Whether a value is short text without a link, an address or the number of an account."""
-    if isinstance(value, bool | int | float):
-        return True
-    if not isinstance(value, str) or len(value) > MAX_CONTENT:
+    if not isinstance(value, str | int | float) or len(str(value)) > MAX_CONTENT:
         return False
-    text = unicodedata.normalize("NFKC", value)
+    text = unicodedata.normalize("NFKC", str(value))
     hidden = any(unicodedata.category(char) in ("Cf", "Cc", "Co", "Cs") for char in text.replace("\n", ""))
     return not hidden and _REACHES.search(_DAY.sub("", text)) is None
