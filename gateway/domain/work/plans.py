@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from math import isfinite
+from textwrap import indent
 from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
+from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.tools import AnyTool, ToolArguments, ToolClass
 from gateway.domain.json import Json, JsonObject
 
@@ -29,6 +31,8 @@ NOTHING = "none"
 """The reply of a model that finds nothing."""
 MARK = " [from other people's text]"
 """Follows content that was read, for the one who gets it."""
+HOW = "Make these calls one after the other; leave out what is in values, the gateway fills it."
+"""How a plan is carried out, for its model."""
 UNUSABLE = frozenset({"error", "truncated", "waiting_for_approval", "running_as"})
 """Fields of results that failed, were cut, or that nobody has approved yet."""
 
@@ -37,6 +41,7 @@ class Source(StrEnum):
     """Where a planned value comes from."""
 
     WORDS = "your own words"
+    CONFIRMED = "what you confirmed with the schedule"
     ROW = "the one entry of your account that your words name"
     MADE = "what an earlier step made"
     FIELD = "what a step of the plan read"
@@ -99,6 +104,12 @@ class PlanStep(ToolArguments):
     arguments: dict[str, JsonValue] = Field({}, description="In the user's own words")
     values: dict[str, Reference] = Field({}, description="Arguments to fill from earlier results: a name, or one.inner")
 
+    def shown(self, roles: Mapping[str, str]) -> str:
+        """The call as its person is asked to confirm it, before there are values to fill in."""
+        fixed = {f"{name} ({roles.get(name, 'no role')})": value for name, value in leaves(self.arguments)}
+        filled = {f"{name} ({roles[name]}), by each run": each.origin for name, each in self.values.items()}
+        return indent(written_out(self.tool, fixed | filled), "  ").lstrip()
+
     def origins(self, roles: Mapping[str, str]) -> str:
         """Where the value of each argument comes from, for its person."""
         fixed = [
@@ -112,6 +123,11 @@ class PlanArguments(ToolArguments):
     """Arguments of plan."""
 
     steps: tuple[PlanStep, ...] = Field(min_length=1, max_length=MAX_STEPS)
+    schedule: str | None = Field(
+        None,
+        max_length=100,
+        description="Number or name: plans each run of it, if the user agrees; values: content, times",
+    )
 
     @model_validator(mode="after")
     def _earlier_steps_only(self) -> Self:
@@ -153,12 +169,16 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan that is still valid. `pins` are the tools as they were; `words` are the messages that it answers."""
+    """A plan that is still valid. `pins` are the tools as they were; `words` are the messages that it answers.
+
+    Its person has `confirmed` the fixed values of a schedule's plan; they answer no message.
+    """
 
     steps: Sequence[PlanStep]
     pins: Mapping[str, str]
     spent: Sequence[Spent]
     words: Sequence[str]
+    confirmed: bool = False
 
     @property
     def _last(self) -> int:
