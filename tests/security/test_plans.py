@@ -11,7 +11,7 @@ import pytest
 
 from gateway.agent.policy import Case, Decision, decide
 from gateway.agent.tool_sources import AnyArguments, Offer
-from gateway.domain.conversation.model import ToolCall
+from gateway.domain.conversation.model import Attempt, ModelsExhausted, ToolCall
 from gateway.domain.conversation.tools import (
     AnyTool,
     Caller,
@@ -229,6 +229,16 @@ async def test_it_is_over_with_its_turn(path: MessagePath, office: Office) -> No
     assert office.sent == []
 
 
+async def test_the_branch_of_a_retry_has_no_plan(path: MessagePath, office: Office) -> None:
+    await answer(path, said("", ALL), *GOES_ON)
+    path.model.answer = in_turn(*GOES_ON, said("", call("send", to="bob@bob.example")), said("again"))
+    async with path.working():
+        await path.tell("/retry")
+        await path.channel.until(lambda texts: any("again" in text for text in texts))
+    assert waits(results(path.model.prompts[-1])[-1])
+    assert office.sent == []
+
+
 async def test_a_killed_run_goes_on_with_its_plan(path: MessagePath, office: Office) -> None:
     reached = asyncio.Event()
 
@@ -248,6 +258,15 @@ async def test_a_killed_run_goes_on_with_its_plan(path: MessagePath, office: Off
         await tasks.died(conn, path.instance)
     again.model.answer = in_turn(said("", call("send")), said("done"))
     await again.turns.run(await again.claim())
+    assert len(office.sent) == 1
+
+
+async def test_it_outlives_a_compaction_in_its_turn(path: MessagePath, office: Office) -> None:
+    await answer(path, text="word " * 400)
+    too_long = ModelsExhausted("Too long.", (Attempt("fake", "context_length", "x"),), overflow=True)
+    await answer(path, said("", ALL), *GOES_ON, too_long, said("", call("send")))
+    later = "select from messages s, messages p where s.kind = 'summary' and p.tool = 'plan' and s.id > p.id"
+    assert len(await path.rows(later)) > 0
     assert len(office.sent) == 1
 
 
