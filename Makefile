@@ -135,10 +135,11 @@ mcp: setup  ## The reference server of the Model Context Protocol, driven by our
 test-openclaw: setup  ## Our memory inside the real OpenClaw, which npm installs in build/ (ONLY=use, hooks or kills).
 	$(BIN)/python -m tests.openclaw $(ONLY)
 
-agentdojo: setup  ## AgentDojo's worst case through our policy, and attackers who know the rule; installs it in build/.
+agentdojo: setup  ## AgentDojo's worst case, attackers who know the rule, and a week of requests; installs it in build/.
 	@test -d build/agentdojo || $(UV) venv --quiet build/agentdojo
 	@$(UV) pip install --quiet --python build/agentdojo --require-hashes --requirement tests/agentdojo/requirements.txt
 	@status=0; $(BIN)/python -W ignore -m tests.agentdojo.own_gateway || status=1; \
+	  $(BIN)/python -W ignore -m tests.week || status=1; \
 	  PYTHONPATH=. build/agentdojo/bin/python -W ignore -m tests.agentdojo || status=1; exit $$status
 
 .uv/bin/uv:

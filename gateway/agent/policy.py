@@ -100,8 +100,14 @@ class Case:
 
     @property
     def planned(self) -> bool:
-        """Whether a plan that was made before anything was read settles all that the call says."""
-        return bool(self.slots) and all(source in FITTING[role] for role, source in self.slots)
+        """Whether a plan that was made before anything was read settles all that the call says.
+
+        Where nobody attends its person has confirmed all values but content and times.
+        """
+        return bool(self.slots) and all(
+            source in FITTING[role] and (self.attended or source is Source.CONFIRMED or role in OPEN_LATER)
+            for role, source in self.slots
+        )
 
     @property
     def clean(self) -> bool:
@@ -164,16 +170,18 @@ def together(planned: Sequence[PlannedAct]) -> Act | None:
 
 
 FITTING: Mapping[ArgumentRole | None, Set[Source]] = {
-    ArgumentRole.ID: {Source.WORDS, Source.ROW, Source.MADE},
-    ArgumentRole.RECIPIENT: {Source.WORDS, Source.ROW},
-    ArgumentRole.CONTENT: {Source.WORDS, Source.ROW, Source.MADE, Source.FIELD, Source.OWN_ENTRY},
-    ArgumentRole.TIME: {Source.WORDS, Source.OWN_ENTRY},
-    ArgumentRole.LINK: {Source.WORDS, Source.FIELD},
-    ArgumentRole.CHOICE: {Source.WORDS, Source.TYPED},
+    ArgumentRole.ID: {Source.WORDS, Source.CONFIRMED, Source.ROW, Source.MADE},
+    ArgumentRole.RECIPIENT: {Source.WORDS, Source.CONFIRMED, Source.ROW},
+    ArgumentRole.CONTENT: {*Source} - {Source.TYPED, Source.OPEN},
+    ArgumentRole.TIME: {Source.WORDS, Source.CONFIRMED, Source.OWN_ENTRY},
+    ArgumentRole.LINK: {Source.WORDS, Source.CONFIRMED, Source.FIELD},
+    ArgumentRole.CHOICE: {Source.WORDS, Source.CONFIRMED, Source.TYPED},
     ArgumentRole.AMOUNT: frozenset(),
     None: frozenset(),
 }
 """The sources from which a planned call may take a value without a question."""
+OPEN_LATER = frozenset({ArgumentRole.CONTENT, ArgumentRole.TIME})
+"""Roles of arguments that name nobody: the plan of a schedule may leave them open."""
 
 
 def decide(case: Case) -> Decision:
@@ -194,9 +202,10 @@ def decide(case: Case) -> Decision:
         case ToolClass.WRITE | ToolClass.NET:
             free = case.label <= case.own or not case.written
         case ToolClass.SEND:
-            free = case.clean or ((case.worded or case.planned) and case.attended and not (case.fork or case.written))
+            wanted = (case.worded and case.attended) or case.planned
+            free = case.clean or (wanted and not (case.fork or case.written))
         case ToolClass.ACT:
-            free = case.clean or (case.planned and case.attended and not (case.fork or case.written))
+            free = case.clean or (case.planned and not (case.fork or case.written))
         case ToolClass.PERSIST | ToolClass.RUN:
             free = case.clean
         case ToolClass.IRREVERSIBLE:

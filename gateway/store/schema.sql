@@ -615,6 +615,7 @@ create table schedules (
   failing_since timestamptz,                            -- its person was notified that it fails
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
+  plan jsonb,                                           -- of every run, as confirmed: {"arguments", "result"} of `plan`
   check (run_at is null or cron is null)
 );
 create unique index schedules_by_name on schedules (principal_id, lower(name)) where completed_at is null;
@@ -2189,6 +2190,19 @@ create trigger sessions_label_kept before update of label on sessions
   for each row when (new.label < old.label and current_user = 'supaclaw_member') execute function label_kept();
 create trigger schedules_label_kept before update of label on schedules
   for each row when (new.label < old.label and current_user = 'supaclaw_member') execute function label_kept();
+
+-- Whatever changes of a schedule voids the plan of its runs.
+create function schedule_plan_voided() returns trigger language plpgsql set search_path = pg_catalog, pg_temp as $$
+begin
+  new.plan := null;
+  return new;
+end $$;
+create trigger schedules_plan_voided before update on schedules
+  for each row when (
+    (old.principal_id, old.name, old.prompt, old.run_at, old.cron, old.zone, old.include_session_history, old.label)
+    is distinct from
+    (new.principal_id, new.name, new.prompt, new.run_at, new.cron, new.zone, new.include_session_history, new.label))
+  execute function schedule_plan_voided();
 
 -- The principal of the transaction, from the token in the setting supaclaw.member: its id (16 bytes), its expiry (8),
 -- and a seal with the key on both (32). Null without a token, or with a forged or expired one. The setting alone proves

@@ -136,6 +136,8 @@ async def _request_of(tx: Connection, caller: Caller) -> ScheduleRequest:
 def _schedule_json(row: ScheduleRow, schedules: Schedules) -> dict[str, Json]:
     zone = schedules.zone or row.definition.zone
     fields: dict[str, Json] = {"id": row.id, "name": row.definition.name, "in_words": in_words(row.definition)}
+    if row.plan:
+        fields["planned"] = True
     if row.paused_at:
         fields["paused"] = True
     elif row.next_run_at:

@@ -22,7 +22,7 @@ from gateway.domain.conversation.tools import AnyTool, Caller, ToolClass
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import quotes_whole
-from gateway.domain.work.plans import PLANNED_CALLS, AskedCall, PlanArguments, PlanStep
+from gateway.domain.work.plans import PLANNED_CALLS, AskedCall, PlanArguments, PlanStep, pin_of
 from tests.agentdojo.classes import CLASSES, OWN_ROWS, QUIET, as_given, tools_of
 from tests.agentdojo.plans import Kept, Planned
 from tests.fakes.caller import CALLER
@@ -110,8 +110,8 @@ class Conversation:
         """Write this plan; raises `ToolFailed` where none can be made any more."""
         if steps:
             caller = replace(CALLER, label=self.label, find_tool=toolbox.tool)
-            pins = Plans(self._plan, Label.OWNER).accept(PlanArguments(steps=tuple(steps)), caller)
-            self._plan.steps, self._plan.pins = steps, pins
+            planned = Plans(self._plan, Label.OWNER).accept(PlanArguments(steps=tuple(steps)), caller)
+            self._plan.steps, self._plan.pins = steps, {name: pin_of(tool) for name, tool in planned.items()}
 
     async def _found(self, instructions: str, _text: str) -> str:
         return self.finds(instructions.partition("Find in the text: ")[2].partition(". Answer with")[0])

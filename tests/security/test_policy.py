@@ -31,18 +31,19 @@ OUTSIDE = {ToolClass.SEND, ToolClass.ACT, ToolClass.RUN, ToolClass.IRREVERSIBLE}
 KEEPS = {ToolClass.READ, ToolClass.WRITE, ToolClass.NET}
 YES_NO = (False, True)
 SETTLED: Mapping[Role | None, str] = {
-    Role.ID: "WORDS ROW MADE",
-    Role.RECIPIENT: "WORDS ROW",
-    Role.CONTENT: "WORDS ROW MADE FIELD OWN_ENTRY",
-    Role.TIME: "WORDS OWN_ENTRY",
-    Role.LINK: "WORDS FIELD",
-    Role.CHOICE: "WORDS TYPED",
+    Role.ID: "WORDS CONFIRMED ROW MADE",
+    Role.RECIPIENT: "WORDS CONFIRMED ROW",
+    Role.CONTENT: "WORDS CONFIRMED ROW MADE FIELD OWN_ENTRY",
+    Role.TIME: "WORDS CONFIRMED OWN_ENTRY",
+    Role.LINK: "WORDS CONFIRMED FIELD",
+    Role.CHOICE: "WORDS CONFIRMED TYPED",
     Role.AMOUNT: "",
     None: "",
 }
 """The sources that may fill an argument of a planned call; nothing else does."""
 SLOTS = [(role, source) for role in (*Role, None) for source in Source]
-STEPS = [(), *([slot] for slot in SLOTS), *([(Role.RECIPIENT, Source.WORDS), slot] for slot in SLOTS)]
+TO = [(Role.RECIPIENT, Source.WORDS), (Role.RECIPIENT, Source.CONFIRMED)]
+STEPS = [(), *([slot] for slot in SLOTS), *([to, slot] for to in TO for slot in SLOTS)]
 FEW_STEPS = [(), [(Role.RECIPIENT, Source.WORDS)]]
 CASES = [
     Case(
@@ -95,8 +96,9 @@ def _is_worded(case: Case) -> bool:
 
 def _is_planned(case: Case) -> bool:
     settled = all(source.name in SETTLED[role].split() for role, source in case.slots)
+    confirmed = all(role in (Role.CONTENT, Role.TIME) or source is Source.CONFIRMED for role, source in case.slots)
     acts = case.kind in (ToolClass.SEND, ToolClass.ACT)
-    return acts and bool(case.slots) and settled and case.attended and not (case.fork or case.written)
+    return acts and bool(case.slots) and settled and (case.attended or confirmed) and not (case.fork or case.written)
 
 
 def _narrower(rule: Rule, case: Case, verdict: Decision) -> Iterator[str]:
@@ -125,7 +127,7 @@ def _useful(case: Case, verdict: Decision, *, clean: bool) -> Iterator[str]:
 
 
 def test_the_rule_keeps_its_promises_in_every_state() -> None:
-    assert len(CASES) == 9 * 3 * 3 * 2**5 * 2 + 8 * 3 * 2 * (1 + 2 * 8 * 7)
+    assert len(CASES) == 9 * 3 * 3 * 2**5 * 2 + 8 * 3 * 2 * (1 + 3 * 8 * 8)
     assert not list(breaches(decide))
 
 
@@ -184,8 +186,8 @@ class Mutants(ast.NodeTransformer):
 
 
 def mutants() -> Iterator[tuple[str, Rule]]:
-    """Yield `decide` with one condition changed, or `Case.clean`, which it reads."""
-    for function in (decide, Case.clean.fget):
+    """Yield `decide` with one condition changed, or `Case.clean` or `Case.planned`, which it reads."""
+    for function in (decide, Case.clean.fget, Case.planned.fget):
         source = textwrap.dedent(inspect.getsource(function)).replace("@property\n", "")
         wanted, count = 0, 1
         while wanted < count:
@@ -194,13 +196,15 @@ def mutants() -> Iterator[tuple[str, Rule]]:
             wanted, count = wanted + 1, changed.seen
             names = dict(vars(policy))
             exec(compile(tree, "mutant", "exec"), names)
-            yield ast.unparse(tree), names["decide"] if function is decide else _with_clean(names["clean"])
+            name = function.__name__
+            yield ast.unparse(tree), names["decide"] if function is decide else _with(name, names[name])
 
 
-def _with_clean(clean: Callable[[Case], bool]) -> Rule:
+def _with(name: str, condition: Callable[[Case], bool]) -> Rule:
     def rule(case: Case) -> Decision:
         fields = {field.name: getattr(case, field.name) for field in dataclasses.fields(case)}
-        return decide(cast(Case, SimpleNamespace(**fields, clean=clean(case))))
+        read = {"clean": case.clean, "planned": case.planned, name: condition(case)}
+        return decide(cast(Case, SimpleNamespace(**fields, **read)))
 
     return rule
 

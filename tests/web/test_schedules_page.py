@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.domain.work.schedules import Recurring
 from gateway.store.people import principals
@@ -47,6 +48,13 @@ async def test_one_is_added_run_paused_changed_and_deleted(web: Web) -> None:
         assert '<option value="weekday" selected>' in details
         assert 'type="time" name="time" value="09:00"' in details
         assert details.count("<li>") >= 6
+        assert "Planned calls" not in details
+        steps: list[Json] = [{"tool": "send", "arguments": {"to": "bob@b.example"}, "values": {"text": {"step": 1}}}]
+        async with web.path.database.transaction() as tx:
+            await schedules.set_plan(tx, row.id, {"arguments": {"steps": steps}, "result": {}})
+        details = (await browser.get(f"/schedules/{row.id}/details")).text
+        assert "to: bob@b.example" in details
+        assert "<bdi>text</bdi>: by each run" in details
         assert (await browser.post(f"/schedules/{row.id}/remove")).status_code == 204
         assert await listed(web) == []
 

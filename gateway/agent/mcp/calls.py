@@ -51,6 +51,10 @@ Pin = Callable[[str, str, Callable[[], Awaitable[bool]]], Awaitable[bool]]
 """Whether a person confirmed a prompt's text, by name and hash, or does when asked."""
 
 
+_ACTS = {Use.WRITE: ToolClass.ACT, Use.IRREVERSIBLE: ToolClass.IRREVERSIBLE}
+"""The classes of tools that act; the pin of a plan has them."""
+
+
 @dataclass(frozen=True, slots=True)
 class McpCalls:
     """Calls one tool, by the definition that the model was shown."""
@@ -79,7 +83,7 @@ class McpCalls:
             self.run,
             Effect.SAFE if self.pinned.use is Use.READ else Effect.ONCE,
             timeout=self.seconds + ANSWER_SECONDS,
-            kind=self.kind,
+            kind=self.kind_of_reading if self.pinned.use is Use.READ else _ACTS[self.pinned.use],
             lasting=self.change,
             private=True,
             parameters=self.shown.shown_parameters,
@@ -88,17 +92,11 @@ class McpCalls:
             own_rows=self.pinned.meaning.own_rows,
         )
 
-    async def kind(self, arguments: AnyArguments, _caller: Caller) -> ToolClass:
-        """The class of a call. A tool counts as an act unless the owner has confirmed that it only reads."""
-        match self.pinned.use:
-            case Use.READ:
-                # Arguments can leave even a server on this machine, such as one that reads pages.
-                silent = not arguments.model_extra or self.shown.url.startswith(STDIO)
-                return ToolClass.NET if silent else ToolClass.SEND
-            case Use.WRITE:
-                return ToolClass.ACT
-            case Use.IRREVERSIBLE:
-                return ToolClass.IRREVERSIBLE
+    async def kind_of_reading(self, arguments: AnyArguments, _caller: Caller) -> ToolClass:
+        """The class of a call of a tool that the owner has confirmed to read only."""
+        # Arguments can leave even a server on this machine, such as one that reads pages.
+        silent = not arguments.model_extra or self.shown.url.startswith(STDIO)
+        return ToolClass.NET if silent else ToolClass.SEND
 
     async def change(self, arguments: AnyArguments, _caller: Caller) -> Change:
         """The call, written out for approval."""

@@ -13,7 +13,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
-from gateway.domain.work.plans import PLANNED_CALLS
+from gateway.domain.work.plans import PLAN, PLANNED_CALLS
 from gateway.domain.work.trees import DoubtAnswer
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery.addresses import AddressRow
@@ -141,6 +141,8 @@ def why_asked(row: ReviewRow) -> str:
         )
     if row.tool == FORGET and row.act is ToolClass.IRREVERSIBLE:
         return "It would hide more than the memory itself; /memory restore undoes it."
+    if row.tool == PLAN:
+        return "Each run of the schedule may make these calls without a question."
     if row.tool in (EXPORT_MINE, ERASE_MINE):
         return "You wrote /mydata."
     if row.task_id is None:

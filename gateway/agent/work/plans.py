@@ -9,7 +9,7 @@ from functools import partial
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from gateway.agent.policy import FilledCall, Slot, words_of
+from gateway.agent.policy import OPEN_LATER, FilledCall, Slot, words_of
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import AnyTool, ArgumentRole, Caller, ToolFailed
 from gateway.domain.ids import TaskId
@@ -35,8 +35,6 @@ from gateway.domain.work.plans import (
     put,
 )
 
-PRIVATE = frozenset({ArgumentRole.CONTENT, ArgumentRole.TIME})
-"""Roles of arguments that name nobody."""
 NOT_NAMED = frozenset({Source.FIELD, Source.TYPED})
 MAX_TEXT = 20_000
 """Characters of a text that a value is found in."""
@@ -62,14 +60,20 @@ class Plans:
     own: Label
     _orders: WeakValueDictionary[TaskId, asyncio.Lock] = field(default_factory=WeakValueDictionary, init=False)
 
-    def accept(self, plan: PlanArguments, caller: Caller) -> Mapping[str, Json]:
-        """The hashes of the tools of a plan; raises `ToolFailed` where none can be made."""
+    def accept(self, plan: PlanArguments, caller: Caller) -> Mapping[str, AnyTool]:
+        """The tools of a plan by name; raises `ToolFailed` where none can be made."""
         if caller.label > self.own or caller.address is None:
             raise ToolFailed.own("too_late", "A plan is made in a chat, before anything of others is read.")
-        tools = {step.tool: caller.find_tool(step.tool) for step in plan.steps}
-        if unknown := sorted(name for name, tool in tools.items() if tool is None):
+        tools = {step.tool: tool for step in plan.steps if (tool := caller.find_tool(step.tool))}
+        if unknown := sorted({step.tool for step in plan.steps} - tools.keys()):
             raise ToolFailed.own("unknown_tool", f"There is no tool {unknown[0][:64]!r}; nothing was planned.")
-        return {name: pin_of(tool) for name, tool in tools.items() if tool}
+        named = ((name, tools[step.tool].roles.get(name)) for step in plan.steps for name in step.values)
+        if plan.schedule and (others := [name for name, role in named if role not in OPEN_LATER]):
+            message = (
+                f"The plan of a schedule has values for content and times only, and {others[0][:64]!r} is neither."
+            )
+            raise ToolFailed.own("not_open", message)
+        return tools
 
     @asynccontextmanager
     async def fill(self, tool: AnyTool, call: ToolCall, caller: Caller) -> AsyncGenerator[FilledCall]:
@@ -77,7 +81,7 @@ class Plans:
 
         Raises `ToolFailed` if a value can't be found, which spends the step, too.
         """
-        if caller.address is not None and not call.written:
+        if not call.written:
             async with self._orders.setdefault(caller.task, asyncio.Lock()):  # calls of one round, in their order
                 if filled := await self._filled(tool, call, caller):
                     yield filled
@@ -156,9 +160,11 @@ class _Filling:
     def _alone(self) -> bool:
         """Whether the call makes something that others could be named in, and names nobody."""
         roles, given = self.tool.roles, {*dict(leaves(self.step.arguments)), *self.step.values}
-        return ArgumentRole.RECIPIENT in roles.values() and all(roles.get(each) in PRIVATE for each in given)
+        return ArgumentRole.RECIPIENT in roles.values() and all(roles.get(each) in OPEN_LATER for each in given)
 
     def _of_words(self, value: Json) -> Source:
+        if self.plan.confirmed:
+            return Source.CONFIRMED
         [words] = words_of({"": value}, {""})
         said = words and any(is_own_words(text, words) for text in self.plan.words)
         return Source.WORDS if said else Source.TYPED
@@ -167,7 +173,7 @@ class _Filling:
         row, value = find(self.plan.result(reference.step), reference)
         if reference.extract is not None:
             value = await self._extracted(reference.extract, value)
-            readable = role in PRIVATE and is_plain_content(value)
+            readable = role in OPEN_LATER and is_plain_content(value)
             return self._marked(value, role), Source.FIELD if readable else Source.OPEN
         tool = self.caller.find_tool(self.plan.steps[reference.step - 1].tool)
         assert tool is not None, "a plan whose tools have changed is void"

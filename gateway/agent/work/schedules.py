@@ -1,5 +1,6 @@
 """Schedules: the rules for changes, the task of one slot, and the notices about failures."""
 
+import json
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 
@@ -8,6 +9,7 @@ from gateway.domain.ids import AddressId, PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import without_marks
 from gateway.domain.text.texts import one_line
+from gateway.domain.work.plans import HOW
 from gateway.domain.work.schedules import Once, Recurring, ScheduleDefinition
 from gateway.domain.work.tasks import QUIET, Assignment
 from gateway.store.connection.pool import Connection
@@ -38,8 +40,9 @@ def slot_assignment(row: ScheduleRow, slot: datetime, *, now: datetime, missed: 
         head.append(f"Late: it is {moment(now, definition.zone)} now")
     if missed:
         head.append(f"Missed before it and not run: {missed}")
+    plan = ["", HOW, json.dumps(row.plan["arguments"], ensure_ascii=False)] if row.plan else []
     return Assignment(
-        prompt="\n".join([*head, "", ORDERS, "", without_marks(definition.prompt)]),
+        prompt="\n".join([*head, "", ORDERS, "", without_marks("\n".join([definition.prompt, *plan]))]),
         name=name,
         origin="schedule",
         label=row.label,

@@ -9,10 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from math import isfinite
+from textwrap import indent
 from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
+from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.tools import AnyTool, ToolArguments, ToolClass
 from gateway.domain.json import Json, JsonObject
 
@@ -28,6 +31,8 @@ NOTHING = "none"
 """The reply of a model that finds nothing."""
 MARK = " [from other people's text]"
 """Follows content that was read, for the one who gets it."""
+HOW = "Make these calls one after the other; leave out what is in values, the gateway fills it."
+"""How a plan is carried out, for its model."""
 UNUSABLE = frozenset({"error", "truncated", "waiting_for_approval", "running_as"})
 """Fields of results that failed, were cut, or that nobody has approved yet."""
 
@@ -36,6 +41,7 @@ class Source(StrEnum):
     """Where a planned value comes from."""
 
     WORDS = "your own words"
+    CONFIRMED = "what you confirmed with the schedule"
     ROW = "the one entry of your account that your words name"
     MADE = "what an earlier step made"
     FIELD = "what a step of the plan read"
@@ -58,8 +64,7 @@ class Extract(ToolArguments):
             if self.choices:
                 return self.choices[self.choices.index(text)]
             match self.type:
-                case "number":
-                    number = float(text)
+                case "number" if isfinite(number := float(text)):
                     return int(number) if number.is_integer() else number
                 case "date" if datetime.fromisoformat(text) and len(text) <= MAX_DATE:
                     return text
@@ -99,6 +104,12 @@ class PlanStep(ToolArguments):
     arguments: dict[str, JsonValue] = Field({}, description="In the user's own words")
     values: dict[str, Reference] = Field({}, description="Arguments to fill from earlier results: a name, or one.inner")
 
+    def shown(self, roles: Mapping[str, str]) -> str:
+        """The call as its person is asked to confirm it, before there are values to fill in."""
+        fixed = {f"{name} ({roles.get(name, 'no role')})": value for name, value in leaves(self.arguments)}
+        filled = {f"{name} ({roles[name]}), by each run": each.origin for name, each in self.values.items()}
+        return indent(written_out(self.tool, fixed | filled), "  ").lstrip()
+
     def origins(self, roles: Mapping[str, str]) -> str:
         """Where the value of each argument comes from, for its person."""
         fixed = [
@@ -112,6 +123,11 @@ class PlanArguments(ToolArguments):
     """Arguments of plan."""
 
     steps: tuple[PlanStep, ...] = Field(min_length=1, max_length=MAX_STEPS)
+    schedule: str | None = Field(
+        None,
+        max_length=100,
+        description="Number or name: plans each run of it, if the user agrees; values: content, times",
+    )
 
     @model_validator(mode="after")
     def _earlier_steps_only(self) -> Self:
@@ -153,12 +169,16 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A plan that is still valid. `pins` are the tools as they were; `words` are the messages that it answers."""
+    """A plan that is still valid. `pins` are the tools as they were; `words` are the messages that it answers.
+
+    Its person has `confirmed` the fixed values of a schedule's plan; they answer no message.
+    """
 
     steps: Sequence[PlanStep]
     pins: Mapping[str, str]
     spent: Sequence[Spent]
     words: Sequence[str]
+    confirmed: bool = False
 
     @property
     def _last(self) -> int:
@@ -276,15 +296,13 @@ def link_in(value: Json) -> str:
 
 _LINK = re.compile(r"(?:https?://|www\.)[^\s<>\"'()\[\]]*[^\s<>\"'()\[\].,;:!?]")
 _DAY = re.compile(r"\b\d{4}-\d\d-\d\d\b")
-_REACHES = re.compile(r"://|www\.|@\w|\w\.[a-z]{2,}|(?:\d[\s.-]?){8,}|\b[a-z]{2}\d{2}", re.IGNORECASE)
+_REACHES = re.compile(r"://|www\.|@\w|\w[.。][^\W\d_]{2,}|(?:\d[\s.-]?){8,}|\b[a-z]{2}\d{2}", re.IGNORECASE)
 
 
 def is_plain_content(value: Json) -> bool:
     """Whether a value is short text without a link, an address or the number of an account."""
-    if isinstance(value, bool | int | float):
-        return True
-    if not isinstance(value, str) or len(value) > MAX_CONTENT:
+    if not isinstance(value, str | int | float) or len(str(value)) > MAX_CONTENT:
         return False
-    text = unicodedata.normalize("NFKC", value)
+    text = unicodedata.normalize("NFKC", str(value))
     hidden = any(unicodedata.category(char) in ("Cf", "Cc", "Co", "Cs") for char in text.replace("\n", ""))
     return not hidden and _REACHES.search(_DAY.sub("", text)) is None

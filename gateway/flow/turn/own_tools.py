@@ -25,6 +25,7 @@ from gateway.net.mcp.connections import Connections
 from gateway.sandbox.workshop import Workshop
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.transcript import messages, sessions, tool_calls
+from gateway.store.transcript.tool_calls import PlanCall
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.locks import REPLACED, LockKeeper, LockWatch, OwnerEdits
 
@@ -79,7 +80,7 @@ class McpSource:
 
 @dataclass(frozen=True, slots=True)
 class StoredPlans:
-    """Plans in the transcript: the call of `plan`, and the calls that say which of its steps they fill."""
+    """Plans in the transcript: the call of `plan`, or a schedule's, and the calls that say which steps they fill."""
 
     database: Database
     own: Label
@@ -87,24 +88,29 @@ class StoredPlans:
     async def load(self, caller: Caller) -> Plan | None:
         """See `PlanStore`: later messages of the person, and edits of those being answered, make a plan void."""
         async with self.database.connection() as conn:
-            row = await tool_calls.planned(conn, caller.session, caller.task, self.own)
-            if row is None:
+            if (row := await self._plan(conn, caller)) is None:
                 return None
             spent = await tool_calls.spent_steps(conn, caller.task, row.ordinal)
             texts = await messages.being_answered(conn, caller.session, self.own)
-        if not texts:
+        confirmed = caller.address is None
+        if not (texts or confirmed):
             return None
         steps = PlanArguments.model_validate_json(row.arguments).steps
-        return Plan(steps, json.loads(row.result)["planned"], spent, [own_part(text) for text in texts])
+        return Plan(steps, json.loads(row.result)["planned"], spent, [own_part(text) for text in texts], confirmed)
 
     async def spend(self, caller: Caller, number: int, arguments: str) -> bool:
         """See `PlanStore`; the session's lock orders calls of one round."""
 
         async def spend(tx: Connection) -> bool:
             await sessions.lock(tx, caller.session)
-            row = await tool_calls.planned(tx, caller.session, caller.task, self.own)
+            row = await self._plan(tx, caller)
             return row is not None and await tool_calls.spend_step(
                 tx, caller.task, caller.ordinal, row.ordinal, number, arguments
             )
 
         return await self.database.run(spend)
+
+    async def _plan(self, conn: Connection, caller: Caller) -> PlanCall | None:
+        if caller.address is None:
+            return await tool_calls.scheduled(conn, caller.task, self.own)
+        return await tool_calls.planned(conn, caller.session, caller.task, self.own)

@@ -78,6 +78,14 @@ async def planned(conn: Connection, session: SessionId, task: TaskId, own: Label
     return await fetch_first(conn, PlanCall, sql, session, task, own, PLAN)
 
 
+async def scheduled(conn: Connection, task: TaskId, own: Label) -> PlanCall | None:
+    """The plan that every run of a schedule begins with, as confirmed, for its last run; a change of it voids that."""
+    sql = """select -1 as ordinal, s.plan ->> 'arguments' as arguments, s.plan ->> 'result' as result
+             from tasks t join schedules s on s.id = (t.input ->> 'schedule')::bigint and s.task_id = t.id
+             where t.id = $1 and s.label <= $2 and s.plan is not null"""
+    return await fetch_first(conn, PlanCall, sql, task, own)
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedCall:
     """A call that fills a step of a plan, and the call of that plan with its result.

@@ -9,6 +9,7 @@ from uuid import uuid4
 from asyncpg import Record
 
 from gateway.domain.ids import AddressId, MessageId, PrincipalId, ScheduleId, TaskId
+from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.work.schedules import Misfire, Once, Recurring, ScheduleDefinition, SlotPlan, When
@@ -34,6 +35,8 @@ class ScheduleRow:
     completed_at: datetime | None
     failing_since: datetime | None
     created_at: datetime
+    plan: JsonObject | None = None
+    """The call of `plan` that its person has confirmed for each run: its arguments, and its result."""
 
     @classmethod
     def of(cls, row: Record) -> Self:
@@ -122,6 +125,11 @@ async def update(
                  and o.id <> s.id and o.completed_at is null)
              returning *"""
     return await fetch_first(conn, ScheduleRow, sql, schedule, *_columns(definition), next_run_at, label)
+
+
+async def set_plan(conn: Connection, schedule: ScheduleId, plan: JsonObject) -> None:
+    """Give each run of it this plan, until anything else of the schedule changes."""
+    await conn.execute("update schedules set plan = $2, updated_at = now() where id = $1", schedule, plan)
 
 
 async def pause(conn: Connection, schedule: ScheduleId, *, paused: bool, next_run_at: datetime | None) -> ScheduleRow:

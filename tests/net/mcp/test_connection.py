@@ -19,6 +19,7 @@ from gateway.agent.mcp.servers import LocalServers
 from gateway.agent.tool_sources import AnyArguments
 from gateway.config.model import McpServer
 from gateway.domain.conversation.tools import ToolClass
+from gateway.domain.work.plans import pin_of
 from gateway.net.addresses import Rules
 from gateway.net.errors import NetError
 from gateway.net.mcp import connection
@@ -131,10 +132,11 @@ async def test_it_reaches_the_hosts_of_its_entry_alone(local: Local) -> None:
         raise AssertionError("nothing is asked of the server")
 
     calls = McpCalls(pinned, not_called, not_called, not_called, not_called, not_called, 60)
-    assert await calls.kind(AnyArguments(what="x"), CALLER) is ToolClass.SEND
+    assert await calls.kind_of_reading(AnyArguments(what="x"), CALLER) is ToolClass.SEND
     assert (await calls.change(AnyArguments(what="x"), CALLER)).preview.startswith(
         "Call a tool of w, which reaches b.example:1."
     )
+    assert len({pin_of(replace(calls, pinned=replace(pinned, use=use)).tool) for use in Use}) == len(Use)
 
 
 async def test_one_for_any_host_reaches_what_the_rules_let_through(local: Local) -> None:
