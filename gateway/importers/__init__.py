@@ -5,8 +5,8 @@ A source is a pure parser: it reads files and yields records, which `records/wri
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gateway.domain.errors import OwnerMustAct
@@ -36,6 +36,8 @@ class Source:
     """Whether it is a text of lines, of which anybody who is quoted in it can forge further ones."""
     labelled: bool = False
     """Whether its records have proven labels, which the import takes as they are."""
+    files: Collection[str] = ()
+    """Patterns of the files that it reads in a folder, of which it counts the others as left out."""
 
 
 def named(name: str) -> Callable[[Path], bool]:
@@ -70,6 +72,22 @@ def parts_of(name: str, path: Path, sources: dict[str, Source]) -> Iterator[Part
     else:
         names = [name]
     yield from dict.fromkeys(part for each in names for part in (*sources[each].parts(path), Part(each, path)))
+
+
+def read_parts(
+    name: str, path: Path, sources: dict[str, Source], reader: Reader
+) -> Iterator[tuple[Part, Iterable[Record]]]:
+    """Yield the parts of `path` with their records; what several sources of a folder leave out is counted once."""
+    parts = list(parts_of(name, path, sources))
+    for number, part in enumerate(parts):
+        others = set[str]()
+        for place, each in enumerate(parts):
+            if each.path == part.path and (files := sources[each.source].files):
+                others |= {"*"} if place < number else set(files)
+            elif part.path in each.path.parents:
+                inside = each.path.relative_to(part.path)
+                others |= {f"{inside}", f"{inside}/*"}
+        yield part, sources[part.source].read(part.path, replace(reader, others=others))
 
 
 ALL = "all"

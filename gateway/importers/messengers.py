@@ -19,7 +19,6 @@ from gateway.importers.records.texts import (
     CutLines,
     export,
     fields_of,
-    file_kind,
     has_near_start,
     items_of,
     text_or_empty,
@@ -101,7 +100,7 @@ def _whatsapp(path: Path, reader: Reader) -> Iterator[Record]:
     with reader.open_chunks(path) as files, silent.open_chunks(path) as again:
         for (name, read), (_, read_again) in zip(files, again, strict=True):
             if len(files) > 1 and not any(PurePath(name).match(pattern) for pattern in _WHATSAPP):
-                yield Passed(file_kind(name))
+                yield from reader.left_out(name)
                 continue
             titled = path.stem if PurePath(name).name == _WHATSAPP[0] and is_zipfile(path) else PurePath(name).stem
             months_first = _months_first(text_lines(read_again))
@@ -161,5 +160,7 @@ def _is_whatsapp(path: Path) -> bool:
 SOURCES = {
     "telegram": export("Telegram Desktop's result.json", _TELEGRAM, {"result.json": _telegram}, TELEGRAM_INTO),
     "slack": export("a Slack export, as a ZIP", rb'"ts":\s*"\d+\.\d', {"*/????-??-??.json": _slack}),
-    "whatsapp": Source("a chat that WhatsApp exported, as _chat.txt or ZIP", _is_whatsapp, _whatsapp, forgeable=True),
+    "whatsapp": Source(
+        "a chat that WhatsApp exported, as _chat.txt or ZIP", _is_whatsapp, _whatsapp, forgeable=True, files=_WHATSAPP
+    ),
 }

@@ -12,19 +12,15 @@ from gateway.domain.memory.imports import (
     ImportedTask,
     Record,
 )
-from gateway.importers import discover, parts_of
+from gateway.importers import discover, read_parts
 from gateway.importers.records.files import Reader
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def read(source: str, path: Path) -> list[Record]:
-    sources = discover()
-    return [
-        record
-        for part in parts_of(source, path, sources)
-        for record in sources[part.source].read(part.path, Reader(BERLIN))
-    ]
+    parts = read_parts(source, path, discover(), Reader(BERLIN))
+    return [record for _, records in parts for record in records]
 
 
 def memories(records: Sequence[Record]) -> list[ImportedMemory]:

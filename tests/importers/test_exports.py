@@ -93,6 +93,19 @@ def test_a_whatsapp_chat_in_the_dates_of_its_country(tmp_path: Path, text: str, 
     assert Passed(".jpg files") in found
 
 
+def test_a_folder_with_the_files_of_several_programs_counts_what_nobody_reads_once(tmp_path: Path) -> None:
+    telegram(tmp_path)
+    written(tmp_path, "_chat.txt", "[13/02/2026, 10:00:05] Bob: hello\n")
+    written(tmp_path, "photo.jpg", "")
+    written(tmp_path, "contacts.html", "")
+
+    found = read("all", tmp_path)
+
+    assert len(messages(found)) == 9
+    left = [each.why for each in found if isinstance(each, Passed) and "notices" not in each.why]
+    assert left == ["contacts.html", ".jpg files"]
+
+
 def test_a_slack_export(tmp_path: Path) -> None:
     path = tmp_path / "slack.zip"
     stamp = f"{NOON.timestamp():.6f}"

@@ -20,7 +20,7 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory.memories import DEFAULT_AGENT
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import zone
-from gateway.importers import ALL, Source, discover, parts_of
+from gateway.importers import ALL, Source, discover, parts_of, read_parts
 from gateway.importers.passport import is_foreign, seal_of
 from gateway.importers.records.files import Reader, total_bytes
 from gateway.importers.records.writer import ImportWriter, Tally
@@ -103,9 +103,8 @@ def reader(owner: PrincipalRow) -> Reader:
 
 async def store_parts(writer: ImportWriter, source: str, path: Path, sources: dict[str, Source], files: Reader) -> None:
     """Store the records of a path, read by a source and by the sources of the files in it."""
-    for part in parts_of(source, path, sources):
-        of = sources[part.source]
-        await writer.store(part.source, of.read(part.path, files), labelled=of.labelled)
+    for part, records in read_parts(source, path, sources, files):
+        await writer.store(part.source, records, labelled=sources[part.source].labelled)
 
 
 async def make_findable(database: Database) -> None:

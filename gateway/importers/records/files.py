@@ -7,11 +7,11 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO
 from zoneinfo import ZoneInfo
 
@@ -19,7 +19,8 @@ from pydantic import JsonValue
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.json import OBJECT
-from gateway.domain.memory.imports import Damaged
+from gateway.domain.memory.imports import Damaged, Passed
+from gateway.domain.text.texts import one_line
 
 MAX_LINE_CHARS = 1 << 20
 """The rest of a longer line is dropped."""
@@ -53,6 +54,15 @@ class Reader:
     """The MAC of a line of a passport, by this gateway's key."""
     vouched: bool = False
     """Whether the person takes a passport that this gateway has not sealed as known."""
+    others: Collection[str] = ()
+    """Patterns of the files in a folder that aren't counted as left out."""
+
+    def left_out(self, name: str) -> Iterator[Passed]:
+        """Yield that a file of a folder or ZIP is left out: by name if it may hold words, else by its kind."""
+        path = PurePath(name)
+        if not any(map(path.match, self.others)):
+            words = path.suffix in {".json", ".html"}
+            yield Passed(one_line(path.name, 60) if words else f"{path.suffix or 'other'} files")
 
     def lines(self, path: Path) -> Iterator[Line]:
         """Yield the lines of a text file in UTF-8, UTF-16 with a mark, or line by line in Windows-1252."""

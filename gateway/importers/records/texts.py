@@ -16,7 +16,6 @@ from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory.imports import Damaged, ImportedMemory, ImportedMessage, Passed, Record, Role
 from gateway.domain.memory.memories import Category
 from gateway.domain.principals import Label
-from gateway.domain.text.texts import one_line
 from gateway.importers import Source
 from gateway.importers.records.files import ArrayItem, Line, Reader, array_items
 
@@ -113,19 +112,13 @@ def export(expects: str, mark: bytes, parts: Mapping[str, Parser], into: re.Patt
                 named = (parse for pattern, parse in parts.items() if PurePath(name).match(pattern))
                 parse = next(named, parts[first] if name == path.name and path.is_file() else None)
                 if parse is None:
-                    yield Passed(file_kind(name))
+                    yield from reader.left_out(name)
                     continue
                 for found in array_items(name, read_chunk, into):
                     place = f"{name}:{found.line}" if isinstance(found, ArrayItem) else ""
                     yield from [found] if isinstance(found, Damaged) else parse(place, found, reader)
 
-    return Source(expects, matches, read)
-
-
-def file_kind(name: str) -> str:
-    """A file that is left out, by name if it may hold words, else by its kind."""
-    path = PurePath(name)
-    return one_line(path.name, 60) if path.suffix in {".json", ".html"} else f"{path.suffix or 'other'} files"
+    return Source(expects, matches, read, files=tuple(parts))
 
 
 def has_near_start(path: Path, pattern: str, mark: bytes) -> bool:
