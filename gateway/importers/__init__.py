@@ -78,16 +78,13 @@ def read_parts(
     name: str, path: Path, sources: dict[str, Source], reader: Reader
 ) -> Iterator[tuple[Part, Iterable[Record]]]:
     """Yield the parts of `path` with their records; what several sources of a folder leave out is counted once."""
-    parts = list(parts_of(name, path, sources))
-    for number, part in enumerate(parts):
-        others = set[str]()
-        for place, each in enumerate(parts):
-            if each.path == part.path and (files := sources[each.source].files):
-                others |= {"*"} if place < number else set(files)
-            elif part.path in each.path.parents:
-                inside = each.path.relative_to(part.path)
-                others |= {f"{inside}", f"{inside}/*"}
-        yield part, sources[part.source].read(part.path, replace(reader, others=others))
+    parts, read = list(parts_of(name, path, sources)), set[str]()
+    for part in parts:
+        inside = part.path.relative_to(path)
+        read |= set(sources[part.source].files) if part.path == path else {f"{inside}", f"{inside}/*"}
+    reader = replace(reader, read=read, counted=set())
+    for part in parts:
+        yield part, sources[part.source].read(part.path, reader)
 
 
 ALL = "all"

@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
 from typing import IO
@@ -54,13 +54,16 @@ class Reader:
     """The MAC of a line of a passport, by this gateway's key."""
     vouched: bool = False
     """Whether the person takes a passport that this gateway has not sealed as known."""
-    others: Collection[str] = ()
-    """Patterns of the files in a folder that aren't counted as left out."""
+    read: Collection[str] = ()
+    """Patterns of the files in a folder that its sources read."""
+    counted: set[str] = field(default_factory=set)
+    """The files that were counted as left out."""
 
     def left_out(self, name: str) -> Iterator[Passed]:
-        """Yield that a file of a folder or ZIP is left out: by name if it may hold words, else by its kind."""
+        """Yield once that no source reads a file of a folder or ZIP: by name if it may hold words, else by its kind."""
         path = PurePath(name)
-        if not any(map(path.match, self.others)):
+        if name not in self.counted and not any(map(path.match, self.read)):
+            self.counted.add(name)
             words = path.suffix in {".json", ".html"}
             yield Passed(one_line(path.name, 60) if words else f"{path.suffix or 'other'} files")
 

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
-from typing import TypeAlias, assert_never
+from typing import TypeAlias
 
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId, PrincipalId
@@ -158,31 +158,24 @@ class ImportWriter:
         batch, conversation = new_batch(), None
         try:
             for record in records:
-                if isinstance(record, ImportedSession):
-                    at = record.started_at or self.now
-                    conversation = _Conversation(record, session_key(source, record.key), at)
-                elif isinstance(record, ImportedMessage):
-                    self._add_message(batch, conversation, record)
-                else:
-                    self._add_record(batch, record)
+                match record:
+                    case ImportedSession(key=key, started_at=at):
+                        conversation = _Conversation(record, session_key(source, key), at or self.now)
+                    case ImportedMessage():
+                        self._add_message(batch, conversation, record)
+                    case ImportedMemory() | ImportedTask():
+                        batch.facts.setdefault(_fact_key(record), record)
+                        batch.grow(record.text)
+                    case Passed(why=why):
+                        self.tally.passed[why] += 1
+                    case Damaged(why=why):
+                        self.tally.damage(self._place(record), why)
                 if batch.full:
                     await self._flush(batch)
                     batch = new_batch()
         except OwnerMustAct as error:
             self.tally.damage(source, str(error))
         await self._flush(batch)
-
-    def _add_record(self, batch: _Batch, record: ImportedMemory | ImportedTask | Passed | Damaged) -> None:
-        match record:
-            case ImportedMemory() | ImportedTask():
-                batch.facts.setdefault(_fact_key(record), record)
-                batch.grow(record.text)
-            case Passed():
-                self.tally.passed[record.why] += 1
-            case Damaged():
-                self.tally.damage(self._place(record), record.why)
-            case unreachable:
-                assert_never(unreachable)
 
     def _add_message(self, batch: _Batch, conversation: _Conversation | None, message: ImportedMessage) -> None:
         if conversation is None:
