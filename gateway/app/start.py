@@ -16,7 +16,6 @@ from gateway.app.assembly import assemble, assemble_way_in, open_core, open_secr
 from gateway.app.gateway import Gateway
 from gateway.app.local import listen_as_configured, local_token, reserve_other_loopback, url
 from gateway.app.storage.database import has_database, postgres
-from gateway.app.storage.erase import finish_erasures
 from gateway.app.storage.restore import check_restore_finished
 from gateway.app.storage.upgrade import join_upgraded
 from gateway.app.waiting import StartRetry
@@ -98,7 +97,6 @@ async def _serve(
         async def take_over(opened: AsyncExitStack, instance: InstanceId, dsn: str) -> tuple[Database, People]:
             database = await opened.enter_async_context(await Database.connect(dsn))
             await opened.enter_async_context(join_upgraded(environment, config, database, instance))
-            await finish_erasures(environment, config, database)
             await renew_files(Workspace(environment.workspace))
             return database, await meet(database, config.owner.name, config.owner.ids)
 

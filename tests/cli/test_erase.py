@@ -15,14 +15,10 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from gateway.app.storage.erase import finish_erasures
 from gateway.config.data.instance import hold_instance, unfinished_erasures
-from gateway.config.environment import Environment
 from gateway.config.failpoints import Step
-from gateway.config.load import load_early
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.ids import EntryId
-from gateway.store.connection.pool import Database
 from gateway.workspace.checkpoints import jobs
 from gateway.workspace.journal.entries import JournalEntry, parse_entries, render_entries
 from tests.cli.conftest import Supaclaw
@@ -320,35 +316,3 @@ def test_all_that_is_a_members_is_erased_and_nobody_elses_and_they_get_the_recei
     receipts = run(dsn, "select text, state from outbox where principal_id = $1", eve["id"])
     assert "What stays: your access and account" in receipts[0]["text"]
     assert {row["state"] for row in receipts} == {"pending"}
-
-
-@pytest.mark.parametrize("step", [Step.ERASURE_BEGUN, Step.ERASURE_FILE, Step.ERASURE_COMMITTED, Step.ERASURE_VACUUMED])
-def test_a_members_erasure_that_is_killed_finishes_at_the_next_start(data: Path, dsn: str, step: str) -> None:
-    (data.parent / "config.json").write_text('{"channels": {"telegram": {"token": "1:x"}}}')
-    run(dsn, "update principals set identities = '{telegram:7}' where role = 'member'")
-    [eve] = run(dsn, "select id from principals where role = 'member'")
-    files = sum(path.is_file() for path in (data / "principals" / str(eve["id"])).rglob("*"))
-    assert erase_member("telegram:7", SUPACLAW_FAIL=step).returncode == -signal.SIGKILL
-    environment = Environment.read(os.environ)
-    config = load_early(environment, os.environ)
-
-    async def start() -> None:
-        async with await Database.connect(dsn) as database:
-            await finish_erasures(environment, config, database)
-
-    asyncio.run(start())
-    asyncio.run(start())
-
-    for name in TABLES:
-        query = f"select t::text as row from {name} t where principal_id = $1 and t::text ~* $2"
-        assert run(dsn, query, *eve, IN_ROWS) == [], name
-    assert not (data / "principals" / str(eve["id"])).exists()
-    [receipt] = run(dsn, "select text from outbox where principal_id = $1", *eve)
-    assert "5 messages in 1 conversations" in receipt["text"]
-    assert f"{files} files" in receipt["text"]
-    assert run(dsn, "select key from meta where key like 'erasing%'") == []
-
-
-def erase_member(account: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gateway", "pairing", "erase", account, "--yes"]
-    return subprocess.run(command, env=os.environ | environ, capture_output=True, text=True, check=False)

@@ -112,50 +112,29 @@ Messengers and models' providers keep what they have."""
 async def erase_person(environment: Environment, config: Config, account: str, agree: Callable[[str], None]) -> str:
     """Erase all that is a member's; returns the receipt, which they get when the gateway runs again.
 
-    `agree` receives their name, and raises to stop the erasure. The next start finishes one that broke off. Raises
+    `agree` receives their name, and raises to stop the erasure. The same call finishes one that broke off. Raises
     `OwnerMustAct` while a gateway runs, and for an account that is not a member's.
     """
+    data = environment.data
     async with _alone(environment, config) as database:
         async with database.connection() as conn:
             person = await principals.find(conn, account)
             member = None if person is None else await principals.get(conn, person)
             if member is None or member.role is Role.OWNER:
                 raise OwnerMustAct(f"{account} isn't a member's account; the page under People shows them")
+            forks = await conn.fetch("select id from tasks where principal_id = $1", member.id)
         agree(f"{member.name} ({account})")
-        return await _erase_member(environment, config, database, member.id)
-
-
-async def finish_erasures(environment: Environment, config: Config, database: Database) -> None:
-    """Finish erasures of members that broke off, while nothing works yet; raises `OwnerMustAct` if a worker does."""
-    if left := await database.read(erasing.unfinished_people):
-        async with alone(database, instance_id(environment.data)):
-            for member in left:
-                await _erase_member(environment, config, database, member)
-
-
-async def _erase_member(environment: Environment, config: Config, database: Database, member: PrincipalId) -> str:
-    data, failpoints = environment.data, Failpoints(environment.fail)
-    forks = await database.read(lambda conn: conn.fetch("select id from tasks where principal_id = $1", member))
-    folders = [data / name / str(member) for name in ("principals", INDEX_FOLDER, REPLACED)]
-    folders += [data / "forks" / str(row["id"]) for row in forks]
-    files = sum(path.is_file() for path in folders[0].rglob("*"))
-    await database.run(lambda tx: erasing.begin_person(tx, member, files))
-    failpoints.reach(Step.ERASURE_BEGUN)
-    for folder in filter(Path.exists, folders):
-        shutil.rmtree(folder)
-        failpoints.reach(Step.ERASURE_FILE)
-    await database.run(lambda tx: erasing.erase_person(tx, member))
-    failpoints.reach(Step.ERASURE_COMMITTED)
-    await erasing.vacuum(database)
-    failpoints.reach(Step.ERASURE_VACUUMED)
-    held = [f"The backup of {saved} has it until that is deleted." for saved in recorded_backups(data)]
-
-    async def finish(tx: Connection) -> str:
-        receipt = " ".join([_RECEIPT.format_map(await erasing.finish_person(tx, member)), *held])
-        await _hand_in(tx, member, receipt, enabled_channels(config.channels))
-        return receipt
-
-    return await database.run(finish)
+        folders = [data / name / str(member.id) for name in ("principals", INDEX_FOLDER, REPLACED)]
+        folders += [data / "forks" / str(row["id"]) for row in forks]
+        files = sum(path.is_file() for path in folders[0].rglob("*"))
+        for folder in filter(Path.exists, folders):
+            shutil.rmtree(folder)
+        rows = await database.run(lambda tx: erasing.erase_person(tx, member.id))
+        await erasing.vacuum(database)
+        held = [f"The backup of {saved} has it until that is deleted." for saved in recorded_backups(data)]
+        receipt = " ".join([_RECEIPT.format_map({**rows, "files": files}), *held])
+        await database.run(lambda tx: _hand_in(tx, member.id, receipt, enabled_channels(config.channels)))
+    return receipt
 
 
 async def _hand_in(tx: Connection, person: PrincipalId, receipt: str, channels: Collection[str]) -> None:

@@ -78,8 +78,6 @@ _KEPT = ["addresses", "audit", "inbox", "pairings", "synced_files", "usage"]
 """Accounts, decisions, sums of costs, and the objects that the next synchronisation deletes."""
 _GONE = "gone_{table} as (delete from {table} where principal_id = $1 {besides} returning 1)"
 _COUNT = "select '{table}' as name, count(*) as rows from gone_{table}"
-_ERASING = "erasing "
-"""Before a person's id, the key in `meta` of an erasure of all that is theirs, until it is finished."""
 _BUT_NEW = {"sessions": "and id <> all($2::uuid[])"}
 _UNSAID = """update inbox set text = '', client = null, message_id = null, journal_id = null,
                handled_at = coalesce(handled_at, now()) where principal_id = $1"""
@@ -163,25 +161,8 @@ async def forget_content(tx: Connection, principal: PrincipalId, before: str) ->
     await tx.execute("delete from contents where principal_id = $1 and sha256 = $2", principal, before)
 
 
-async def begin_person(tx: Connection, person: PrincipalId, files: int) -> None:
-    """Note, before anything is erased, that all of a person's is being erased, and how many files they had."""
-    sql = "insert into meta (key, value) values ($1, $2) on conflict do nothing"
-    await tx.execute(sql, _ERASING + str(person), {"files": files})
-
-
-async def unfinished_people(conn: Connection) -> list[PrincipalId]:
-    """The people whose erasure has begun and isn't finished."""
-    found = await conn.fetch("select substr(key, 9)::uuid as id from meta where key ^@ $1", _ERASING)
-    return [row["id"] for row in found]
-
-
-async def finish_person(tx: Connection, person: PrincipalId) -> Mapping[str, int]:
-    """Remove the note; returns how many files and rows of each table went, also before it broke off."""
-    return dict(await tx.fetchval("delete from meta where key = $1 returning value", _ERASING + str(person)))
-
-
-async def erase_person(tx: Connection, person: PrincipalId) -> None:
-    """Delete all rows of a person but those that `_KEPT` names; the first time notes how many of each table.
+async def erase_person(tx: Connection, person: PrincipalId) -> Counter[str]:
+    """Delete all rows of a person but those that `_KEPT` names; returns how many of each table.
 
     Their chats begin anew. An inbox row stays without its text, for its key tells a repetition.
     """
@@ -197,8 +178,7 @@ async def erase_person(tx: Connection, person: PrincipalId) -> None:
     counts = " union all ".join(_COUNT.format(table=table) for table in tables)
     found = await tx.fetch(f"with {gone} {counts}", person, new)
     await tx.execute("delete from memory_gone where principal_id = $1", person)
-    sql = "update meta set value = $2 || value where key = $1"
-    await tx.execute(sql, _ERASING + str(person), {row["name"]: row["rows"] for row in found})
+    return Counter({row["name"]: row["rows"] for row in found})
 
 
 async def vacuum(database: Database) -> None:
