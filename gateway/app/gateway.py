@@ -10,10 +10,9 @@ from importlib import import_module
 
 import structlog
 
-from gateway.app.admission import Admission
 from gateway.app.local import announce, url
 from gateway.app.parts.way_in import WayIn
-from gateway.app.process import DRAIN_SECONDS, Process, spawn
+from gateway.app.process import DRAIN_SECONDS, Admission, Process, spawn
 from gateway.background.upkeep.health import notify_systemd
 from gateway.background.upkeep.timers import Loops
 from gateway.flow.channels.supervisor import ChannelSpec

@@ -12,11 +12,9 @@ from functools import partial
 import structlog
 
 from gateway import tools
-from gateway.app.admission import Admission
 from gateway.app.assembly import assemble, open_core, open_secrets
-from gateway.app.process import DRAIN_SECONDS, Process, spawn
-from gateway.app.start import allow_descriptors, stop_signal
-from gateway.app.waiting import StartRetry
+from gateway.app.process import DRAIN_SECONDS, Admission, Process, spawn
+from gateway.app.start import StartRetry, allow_descriptors, stop_signal
 from gateway.background.cpu.executor import Cpu
 from gateway.background.upkeep.health import joined, notify_systemd
 from gateway.background.upkeep.timers import Loops

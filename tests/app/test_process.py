@@ -7,8 +7,7 @@ from uuid import uuid4
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.app.admission import Admission
-from gateway.app.process import TASK_CANCELLED, Process
+from gateway.app.process import TASK_CANCELLED, Admission, Process
 from gateway.domain.ids import TaskId
 from gateway.store.connection.pool import Database
 from tests.flow.path import FakeModel, MessagePath, build

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from gateway.app.parts.core import Core, Records
 from gateway.background.jobs import Delivery
 from gateway.background.upkeep.timers import Loops
-from gateway.flow.channels.leases import ChannelLeases
-from gateway.flow.channels.supervisor import ChannelSupervisor
+from gateway.flow.channels.supervisor import ChannelLeases, ChannelSupervisor
 from gateway.flow.inbound.spool import Outages
 from gateway.flow.outbound.proactive import Notices, ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
