@@ -5,7 +5,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -15,10 +15,8 @@ import structlog
 
 from gateway.app.assembly import Parts
 from gateway.app.local import is_secret
-from gateway.app.parts.core import Core
 from gateway.background.upkeep.ram import trim
 from gateway.background.upkeep.timers import Loops, keep_running
-from gateway.background.worker import Worker
 from gateway.config.channels import check_channels, check_owner
 from gateway.config.data.keys import read_keys
 from gateway.config.load import parse
@@ -28,13 +26,10 @@ from gateway.domain.channels.channel import Menu
 from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import TaskId
 from gateway.flow.channels.supervisor import ChannelSpec, channel_specs
-from gateway.flow.outbound.proactive import Notices
 from gateway.llm.client import ModelClient
 from gateway.store.connection.listener import Listener
 from gateway.store.delivery.addresses import StoredFacts
 from gateway.store.work import tasks
-
-OpenChannels = Callable[[Mapping[str, ChannelSpec], asyncio.TaskGroup], Awaitable[None]]
 
 LOST = "another gateway took over this database, or a channel, while this one was unresponsive; start it again"
 DRAIN_SECONDS = 10.0
@@ -118,36 +113,17 @@ class Process:
         gc.freeze()
         await asyncio.to_thread(trim)
 
-    async def close(self) -> None:
-        """End the processes and connections of all parts; raises `OwnerMustAct` if another instance has taken over."""
-        self.parts.turns.file_sync.close()
-        await self.parts.records.close()
-        await self.parts.turns.close()
-        await self.parts.core.current.model.close()
-        log.info("gateway.stopped")
-        if self.parts.upkeep.health.lost:
-            raise OwnerMustAct(LOST)
+    @property
+    def menu(self) -> Menu:
+        """The commands that channels offer, each with its summary; none where another process runs the channels."""
+        return ()
 
+    async def open_channels(self, specs: Mapping[str, ChannelSpec], group: asyncio.TaskGroup) -> None:
+        """Open these channels and close all others; nothing where another process runs the channels."""
 
-def spawn(group: asyncio.TaskGroup, loops: Loops) -> list[asyncio.Task[None]]:
-    """Run each loop in the group; one that fails starts again."""
-    return [group.create_task(keep_running(name, work), name=name) for name, work in loops.items()]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Admission:
-    """Applies config.json. `menu` lists the commands that channels offer, each with its summary."""
-
-    core: Core
-    notices: Notices
-    worker: Worker
-    menu: Menu
-    open_channels: OpenChannels | None
-    """Opens these channels and closes all others; None if another process runs the channels."""
-
-    async def apply(self, config: Config) -> Mapping[str, ChannelSpec]:
+    async def apply_config(self, config: Config) -> Mapping[str, ChannelSpec]:
         """Load who has access and return the channels to open. Raises `TryAgainLater`, `OwnerMustAct`."""
-        core, people = self.core, self.core.people
+        core, people = self.parts.core, self.parts.core.people
         check_owner(config.owner.ids)
         specs = channel_specs(config.channels, self.menu, core.environment.data, partial(StoredFacts, core.database))
         for part in (config, *(spec.settings for spec in specs.values())):
@@ -163,9 +139,9 @@ class Admission:
             log.warning("owner.unsettled", hint=line)
         return specs
 
-    def watch(self, group: asyncio.TaskGroup) -> ConfigWatch:
+    def watch_config(self, group: asyncio.TaskGroup) -> ConfigWatch:
         """The watch that reloads config.json; the channels that it opens run in `group`."""
-        core = self.core
+        core = self.parts.core
 
         def parsed(text: str) -> Config:
             config = parse(text, os.environ, core.secrets.lookup)
@@ -173,7 +149,7 @@ class Admission:
             return config
 
         async def rejected(problem: str) -> None:
-            await self.notices.tell_owner(f"config.json wasn't applied. {problem}")
+            await self.parts.way_out.notices.tell_owner(f"config.json wasn't applied. {problem}")
 
         def keys() -> Mapping[str, str]:
             return {**read_keys(core.environment.data), **core.secrets.versions()}
@@ -184,29 +160,44 @@ class Admission:
 
     async def _change(self, config: Config, group: asyncio.TaskGroup) -> None:
         """Apply an edited configuration; running turns keep the models that they started with."""
-        if replaced := await self.core.current.apply(config):
+        core = self.parts.core
+        if replaced := await core.current.apply(config):
             group.create_task(self._retire(replaced), name="retired models")
         specs = await self._apply_patiently(config)
         if replaced:
             with suppress(TryAgainLater):
-                await self.core.database.run(lambda conn: tasks.hasten_kind(conn, "transcribe"))
-        if self.open_channels is not None:
-            await self.open_channels(specs, group)
-        self.core.signals.deliveries.set()
+                await core.database.run(lambda conn: tasks.hasten_kind(conn, "transcribe"))
+        await self.open_channels(specs, group)
+        core.signals.deliveries.set()
 
     async def _retire(self, model: ModelClient) -> None:
         """Close `model` when the turns that use it have ended. Never raises: an error would end the whole group."""
         try:
-            await self.worker.settle()
+            await self.parts.work.worker.settle()
             await model.close()
         except Exception:
             log.exception("models.not_closed")
 
     async def _apply_patiently(self, config: Config) -> Mapping[str, ChannelSpec]:
-        """`apply`, retried while the database is unavailable; revoked access is revoked at once."""
+        """`apply_config`, retried while the database is unavailable; revoked access is revoked at once."""
         while True:
             try:
-                return await self.apply(config)
+                return await self.apply_config(config)
             except TryAgainLater as exc:
                 log.warning("config.waits", error=str(exc))
-                await self.core.clock.sleep(1.0)
+                await self.parts.core.clock.sleep(1.0)
+
+    async def close(self) -> None:
+        """End the processes and connections of all parts; raises `OwnerMustAct` if another instance has taken over."""
+        self.parts.turns.file_sync.close()
+        await self.parts.records.close()
+        await self.parts.turns.close()
+        await self.parts.core.current.model.close()
+        log.info("gateway.stopped")
+        if self.parts.upkeep.health.lost:
+            raise OwnerMustAct(LOST)
+
+
+def spawn(group: asyncio.TaskGroup, loops: Loops) -> list[asyncio.Task[None]]:
+    """Run each loop in the group; one that fails starts again."""
+    return [group.create_task(keep_running(name, work), name=name) for name, work in loops.items()]

@@ -67,7 +67,7 @@ def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequ
     own = _own_tools(core, records, way_out, web, workshop, watch_of(core.people.owner.id, records.workspaces.own))
     toolkit = Toolkit(
         sources=_sources(core, own, web, mcp, questions),
-        send_tool=SendTool(core.database, way_out.proactive),
+        send_tool=SendTool(way_out.proactive),
         web=web,
         bash=Bash(shells.run, current.bash_urls) if shell.is_supported() else None,
         find=partial(run_alone, search_files, seconds=SEARCH_SECONDS),

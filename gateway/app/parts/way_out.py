@@ -30,7 +30,7 @@ def build_way_out(core: Core, records: Records) -> WayOut:
     """Build the way out; starts nothing."""
     outbound = Outbound(core, records.workspaces.root_of, core.cleaner("outbound"))
     proactive = ProactiveMessages(core, outbound, core.current.enabled_channels)
-    notices = Notices(core.people, proactive)
+    notices = Notices(proactive)
     leases = ChannelLeases(core.database, core.instance)
     return WayOut(
         outbound=outbound,

@@ -5,7 +5,7 @@ Also the agent's way to write to its person on another channel, and to send file
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
 from time import monotonic
@@ -25,7 +25,6 @@ from gateway.flow.engine import Engine
 from gateway.flow.live import MessageStored
 from gateway.flow.outbound.parts import Attachments, record_file
 from gateway.flow.outbound.sender import Outbound
-from gateway.flow.people import People
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses
 from gateway.store.delivery.addresses import AddressRow
@@ -156,21 +155,20 @@ _PUT_ASIDE = "A command made instructions for the agent. They are not followed, 
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class Notices:
     """Sends notices to the chat that the owner used last."""
 
-    def __init__(self, people: People, proactive: ProactiveMessages) -> None:
-        self._people = people
-        self._proactive = proactive
-        self._tampered: dict[tuple[PrincipalId, str], float] = {}
+    proactive: ProactiveMessages
+    _tampered: dict[tuple[PrincipalId, str], float] = field(default_factory=dict)
 
     async def tampered(self, principal: PrincipalId, paths: Sequence[str]) -> None:
         """Report what a tool did that `LockKeeper.check` has undone, at most once an hour for each file."""
         now, keys = monotonic(), {path: (principal, path.partition(REPLACED_MARK)[0]) for path in paths}
         told = [path for path in paths if now > self._tampered.get(keys[path], -inf) + TAMPERED_NOTICE_SECONDS]
-        self._tampered |= {keys[path]: now for path in told}
+        self._tampered.update({keys[path]: now for path in told})
         log.warning("locks.tampered", principal=str(principal), files=list(paths))
-        whose = "" if principal == self._people.owner.id else f" of {principal}"
+        whose = "" if principal == self.proactive.engine.people.owner.id else f" of {principal}"
         for text, made in ((_RESTORED, False), (_PUT_ASIDE, True)):
             if found := [path for path in told if (REPLACED_MARK in path) is made]:
                 try:
@@ -180,16 +178,16 @@ class Notices:
 
     async def tell_owner(self, text: str, buttons: tuple[Button, ...] = ()) -> None:
         """Send a notice to the owner; without a chat it is only logged."""
-        if not await self._proactive.notify(self._people.owner.id, Notice(text), buttons):
+        owner = self.proactive.engine.people.owner.id
+        if not await self.proactive.notify(owner, Notice(text), buttons):
             log.warning("owner.unreachable", notice=text)
 
 
+@dataclass(frozen=True, slots=True)
 class SendTool:
     """Stores a message in the session of one of a principal's addresses and has it sent there."""
 
-    def __init__(self, database: Database, proactive: ProactiveMessages) -> None:
-        self._runs = database
-        self._proactive = proactive
+    proactive: ProactiveMessages
 
     def of(self, database: Database, principal: PrincipalId, workspace: Workspace, own: Label) -> Post:
         """The tool of one principal. `database` has only rows they may read; `own` is the label of their own words."""
@@ -200,14 +198,14 @@ class SendTool:
             file = await self._measured(workspace, path, at) if path is not None else None
             of = await workspace.labels.of(file.path, file.sha256) if file else Label.OWNER
             row = await database.run(lambda tx: self._store(tx, at, text, file, of, heading))
-            self._proactive.committed(row)
+            self.proactive.committed(row)
             return Posted(at.channel, row.id)
 
         return post
 
     async def _heading(self, caller: Caller, own: Label) -> str:
         """The heading of a message of this run; "" for a chat. Raises `ToolFailed` if the run may send nothing."""
-        async with self._runs.connection() as conn:
+        async with self.proactive.engine.database.connection() as conn:
             run, asked = await tasks.get(conn, caller.task), await tasks.payload(conn, caller.task)
         if run is None or run.kind == "chat":
             return ""
@@ -227,7 +225,7 @@ class SendTool:
         return at
 
     async def _measured(self, workspace: Workspace, path: str, at: AddressRow) -> Written:
-        channel = self._proactive.outbound.channel(at)
+        channel = self.proactive.outbound.channel(at)
         most = channel.capabilities.max_file if channel else MAX_FILE
         if not most:
             raise ToolFailed.own("no_files", f"{at.channel} takes no files; send a message that says where it is.")
@@ -246,7 +244,7 @@ class SendTool:
         enclosed = await _known(tx, principal, file, of) if file else None
         said = AssistantText(text or (f"[{enclosed.path}]" if enclosed else ""))
         ids = [enclosed.id] if enclosed else []
-        row = await self._proactive.say(
+        row = await self.proactive.say(
             tx, at, principal, said, label=label, origin="agent", sent=text, files=ids, heading=heading
         )
         if enclosed:
