@@ -10,12 +10,12 @@ from importlib import import_module
 
 import structlog
 
-from gateway.app.admission import Admission
 from gateway.app.local import announce, url
 from gateway.app.parts.way_in import WayIn
 from gateway.app.process import DRAIN_SECONDS, Process, spawn
 from gateway.background.upkeep.health import notify_systemd
 from gateway.background.upkeep.timers import Loops
+from gateway.domain.channels.channel import Menu
 from gateway.flow.channels.supervisor import ChannelSpec
 from gateway.flow.labels import list_older
 from gateway.store.connection.listener import Listener
@@ -34,22 +34,20 @@ class Gateway(Process):
     local_token: str = field(repr=False)
 
     @property
-    def admission(self) -> Admission:
-        """Applies config.json to access and channels."""
-        return Admission(
-            core=self.parts.core,
-            notices=self.parts.way_out.notices,
-            worker=self.parts.work.worker,
-            menu=[(command.name, command.summary) for command in self.way_in.commands.values()],
-            open_channels=self._open_channels,
-        )
+    def menu(self) -> Menu:
+        """The commands of the way in."""
+        return [(command.name, command.summary) for command in self.way_in.commands.values()]
+
+    async def open_channels(self, specs: Mapping[str, ChannelSpec], group: asyncio.TaskGroup) -> None:
+        """Open these channels, whose messages pass the gate, and close all others."""
+        await self.parts.way_out.channels.apply(specs, self.way_in.gate.receive, group)
 
     async def prepare(self) -> Mapping[str, ChannelSpec]:
         """Load who has access and resume the work that a crash interrupted; return the channels to open.
 
         Raises `TryAgainLater`.
         """
-        specs = await self.admission.apply(self.parts.core.current.config)
+        specs = await self.apply_config(self.parts.core.current.config)
         await self.parts.core.workplace.look()
         await self._resume()
         return specs
@@ -60,7 +58,7 @@ class Gateway(Process):
         inbound, health = self.way_in.inbound, self.parts.upkeep.health
         self.watch_lease(lambda: inbound.spool.waiting)
         async with asyncio.TaskGroup() as group:
-            await self._open_channels(specs, group)
+            await self.open_channels(specs, group)
             journal = {"journal": parts.records.journal.run}
             running = spawn(group, {**self.loops(listener), **self.way_in.loops, **way_out.loops, **journal})
             running += await self._after_ready(group, socket)
@@ -77,9 +75,6 @@ class Gateway(Process):
             for task in running:
                 task.cancel()
         await self.close()
-
-    async def _open_channels(self, specs: Mapping[str, ChannelSpec], group: asyncio.TaskGroup) -> None:
-        await self.parts.way_out.channels.apply(specs, self.way_in.gate.receive, group)
 
     async def _resume(self) -> None:
         """Resume interrupted commands, and store the messages of admitted people that only the journal has."""
@@ -101,7 +96,7 @@ class Gateway(Process):
         await asyncio.to_thread(import_module, "gateway.app.backend")
         from gateway.app.backend import build_backend
 
-        watch = self.admission.watch(group)
+        watch = self.watch_config(group)
         backend = build_backend(self.parts, self.way_in, self.local_token, watch)
         loops: Loops = {
             "web": partial(web.serve, backend, socket),

@@ -1,4 +1,4 @@
-"""The process of a gateway or a worker: notifications, leases, loops, the end."""
+"""The process of a gateway or a worker: notifications, leases, loops, the end; and how it applies config.json."""
 
 import asyncio
 import gc
@@ -6,17 +6,29 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 import structlog
 
 from gateway.app.assembly import Parts
+from gateway.app.local import is_secret
 from gateway.background.upkeep.ram import trim
 from gateway.background.upkeep.timers import Loops, keep_running
-from gateway.domain.errors import OwnerMustAct
+from gateway.config.channels import check_channels, check_owner
+from gateway.config.data.keys import read_keys
+from gateway.config.load import parse
+from gateway.config.model import Config
+from gateway.config.watch import ConfigWatch
+from gateway.domain.channels.channel import Menu
+from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import TaskId
+from gateway.flow.channels.supervisor import ChannelSpec, channel_specs
+from gateway.llm.client import ModelClient
 from gateway.store.connection.listener import Listener
+from gateway.store.delivery.addresses import StoredFacts
 from gateway.store.work import tasks
 
 LOST = "another gateway took over this database, or a channel, while this one was unresponsive; start it again"
@@ -100,6 +112,80 @@ class Process:
         gc.collect()
         gc.freeze()
         await asyncio.to_thread(trim)
+
+    @property
+    def menu(self) -> Menu:
+        """The commands that channels offer, each with its summary; none where another process runs the channels."""
+        return ()
+
+    async def open_channels(self, specs: Mapping[str, ChannelSpec], group: asyncio.TaskGroup) -> None:
+        """Open these channels and close all others; nothing where another process runs the channels."""
+
+    async def apply_config(self, config: Config) -> Mapping[str, ChannelSpec]:
+        """Load who has access and return the channels to open. Raises `TryAgainLater`, `OwnerMustAct`."""
+        core, people = self.parts.core, self.parts.core.people
+        check_owner(config.owner.ids)
+        specs = channel_specs(config.channels, self.menu, core.environment.data, partial(StoredFacts, core.database))
+        for part in (config, *(spec.settings for spec in specs.values())):
+            core.mask.learn(part)
+        for name in filter(is_secret, os.environ):
+            core.mask.add(os.environ[name])
+        for name, spec in specs.items():
+            if spec.access.anyone:
+                log.warning("channel.open_to_all", channel=name, hint=f'"*" or "open" lets anyone use {name}')
+        people.allow({name: spec.access for name, spec in specs.items()})
+        await people.learn(core.database, config.owner.name, config.owner.ids)
+        for line in people.unsettled(config.owner.ids, specs):
+            log.warning("owner.unsettled", hint=line)
+        return specs
+
+    def watch_config(self, group: asyncio.TaskGroup) -> ConfigWatch:
+        """The watch that reloads config.json; the channels that it opens run in `group`."""
+        core = self.parts.core
+
+        def parsed(text: str) -> Config:
+            config = parse(text, os.environ, core.secrets.lookup)
+            check_channels(config)
+            return config
+
+        async def rejected(problem: str) -> None:
+            await self.parts.way_out.notices.tell_owner(f"config.json wasn't applied. {problem}")
+
+        def keys() -> Mapping[str, str]:
+            return {**read_keys(core.environment.data), **core.secrets.versions()}
+
+        watch = ConfigWatch(core.environment.config, core.current.config, parsed, rejected, _keys=keys)
+        watch.subscribe(lambda config: self._change(config, group))
+        return watch
+
+    async def _change(self, config: Config, group: asyncio.TaskGroup) -> None:
+        """Apply an edited configuration; running turns keep the models that they started with."""
+        core = self.parts.core
+        if replaced := await core.current.apply(config):
+            group.create_task(self._retire(replaced), name="retired models")
+        specs = await self._apply_patiently(config)
+        if replaced:
+            with suppress(TryAgainLater):
+                await core.database.run(lambda conn: tasks.hasten_kind(conn, "transcribe"))
+        await self.open_channels(specs, group)
+        core.signals.deliveries.set()
+
+    async def _retire(self, model: ModelClient) -> None:
+        """Close `model` when the turns that use it have ended. Never raises: an error would end the whole group."""
+        try:
+            await self.parts.work.worker.settle()
+            await model.close()
+        except Exception:
+            log.exception("models.not_closed")
+
+    async def _apply_patiently(self, config: Config) -> Mapping[str, ChannelSpec]:
+        """`apply_config`, retried while the database is unavailable; revoked access is revoked at once."""
+        while True:
+            try:
+                return await self.apply_config(config)
+            except TryAgainLater as exc:
+                log.warning("config.waits", error=str(exc))
+                await self.parts.core.clock.sleep(1.0)
 
     async def close(self) -> None:
         """End the processes and connections of all parts; raises `OwnerMustAct` if another instance has taken over."""

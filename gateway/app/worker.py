@@ -12,11 +12,9 @@ from functools import partial
 import structlog
 
 from gateway import tools
-from gateway.app.admission import Admission
 from gateway.app.assembly import assemble, open_core, open_secrets
 from gateway.app.process import DRAIN_SECONDS, Process, spawn
-from gateway.app.start import allow_descriptors, stop_signal
-from gateway.app.waiting import StartRetry
+from gateway.app.start import StartRetry, allow_descriptors, stop_signal
 from gateway.background.cpu.executor import Cpu
 from gateway.background.upkeep.health import joined, notify_systemd
 from gateway.background.upkeep.timers import Loops
@@ -95,25 +93,22 @@ async def _serve(environment: Environment, settings: DatabaseSettings, dsn: str,
             workplace = Workplace(database, "worker", known_instance_id(environment.data) or instance)
             core = await open_core(environment, workplace, people, instance, secrets, mask)
             parts = assemble(core, starts=StartHistory(), stop=stop, families=tools.discover(), cpu=Cpu())
-            admission = Admission(
-                core=core, notices=parts.way_out.notices, worker=parts.work.worker, menu=(), open_channels=None
-            )
             process = Process(parts)
             await waiting.retry(stack, lambda _: process.requeue_interrupted())
-            await waiting.retry(stack, lambda _: admission.apply(core.current.config))
+            await waiting.retry(stack, lambda _: process.apply_config(core.current.config))
             await core.workplace.look()
-            return partial(_run, process, admission, process.listener(dsn), stop)
+            return partial(_run, process, process.listener(dsn), stop)
 
         if run := await waiting.run_until(stop, start()):
             await run()
 
 
-async def _run(process: Process, admission: Admission, listener: Listener, stop: asyncio.Event) -> None:
+async def _run(process: Process, listener: Listener, stop: asyncio.Event) -> None:
     """Run tasks until stopped; raises `OwnerMustAct` if other instances took this worker for dead."""
     upkeep, worker = process.parts.upkeep, process.parts.work.worker
     process.watch_lease(lambda: False)
     async with asyncio.TaskGroup() as group:
-        more: Loops = {"config": admission.watch(group).run, "models": process.warm, "jobs": upkeep.job_table.run}
+        more: Loops = {"config": process.watch_config(group).run, "models": process.warm, "jobs": upkeep.job_table.run}
         running = spawn(group, {**process.loops(listener), **more})
         await notify_systemd(process.parts.core.environment.notify_socket, "READY=1")
         sys.stdout.write("ready\n")

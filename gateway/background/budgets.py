@@ -12,7 +12,7 @@ from gateway.domain.json import Json
 from gateway.domain.memory.memories import Embedder
 from gateway.domain.principals import Label, Role
 from gateway.domain.work.tasks import Claim
-from gateway.flow.approvals.own_calls import EMBED
+from gateway.flow.approvals import EMBED
 from gateway.flow.engine import Engine
 from gateway.flow.turn.budgets import BudgetedModel, OutOfBudget, SharedBudgets
 from gateway.flow.turn.loop import SizedModel, reply_of

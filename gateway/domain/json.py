@@ -31,6 +31,11 @@ def text_or_json(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def fields_of(value: JsonValue) -> dict[str, JsonValue]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
 def value_at(value: JsonValue, path: KeyPath) -> JsonValue:
     """The value at `path`, or None."""
     for part in path:

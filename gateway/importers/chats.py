@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import JsonValue
 
-from gateway.domain.json import json_or_text
+from gateway.domain.json import fields_of, json_or_text
 from gateway.domain.memory.imports import Damaged, ImportedMemory, ImportedMessage, ImportedSession, Passed, Record
 from gateway.domain.memory.memories import Category
 from gateway.domain.principals import Label
@@ -19,7 +19,6 @@ from gateway.importers.records.texts import (
     Parser,
     export,
     facts_in,
-    fields_of,
     items_of,
     said,
     text_of,

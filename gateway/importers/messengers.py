@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from zipfile import is_zipfile
 from zoneinfo import ZoneInfo
 
+from gateway.domain.json import fields_of
 from gateway.domain.memory.imports import MAX_TEXT, ImportedMessage, ImportedSession, Passed, Record
 from gateway.domain.principals import Label
 from gateway.importers import Source
@@ -18,7 +19,6 @@ from gateway.importers.records.files import ArrayItem, Line, Reader, text_lines
 from gateway.importers.records.texts import (
     CutLines,
     export,
-    fields_of,
     has_near_start,
     items_of,
     text_or_empty,

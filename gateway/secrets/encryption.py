@@ -168,8 +168,7 @@ def seal_file(key: MasterKey, source: BinaryIO, target: BinaryIO) -> None:
     """Encrypt a file of any size, in pieces of which none can be changed, moved or left out."""
     target.write(head := SEALED + key.id.encode() + os.urandom(_SALT))
     aes = _derived_cipher(key, b"supaclaw files", head)
-    for nonce, piece in _pieces(source, _PIECE):
-        target.write(aes.encrypt(nonce, piece, head))
+    target.writelines(aes.encrypt(nonce, piece, head) for nonce, piece in _pieces(source, _PIECE))
 
 
 def unseal_file(keys: Keyring, source: BinaryIO, target: BinaryIO) -> None:
@@ -181,8 +180,7 @@ def unseal_file(keys: Keyring, source: BinaryIO, target: BinaryIO) -> None:
         raise OwnerMustAct("the file is encrypted with another master key than this gateway's: use --recovery-key")
     aes = _derived_cipher(key, b"supaclaw files", head)
     try:
-        for nonce, piece in _pieces(source, _PIECE + _TAG):
-            target.write(aes.decrypt(nonce, piece, head))
+        target.writelines(aes.decrypt(nonce, piece, head) for nonce, piece in _pieces(source, _PIECE + _TAG))
     except InvalidTag:
         raise OwnerMustAct("the file was changed or cut off after it was encrypted; use another copy of it") from None
 

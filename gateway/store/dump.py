@@ -192,5 +192,4 @@ async def addresses_in_doubt(conn: Connection) -> list[AddressId]:
     first = await conn.fetchval(sql)
     sql = """select distinct address_id from outbox
              where $2 and state = 'uncertain' and error = $1 and not notice order by address_id"""
-    rows = await conn.fetch(sql, IN_DOUBT, bool(first))
-    return [AddressId(row["address_id"]) for row in rows]
+    return [AddressId(row["address_id"]) for row in await conn.fetch(sql, IN_DOUBT, bool(first))]

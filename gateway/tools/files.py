@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -15,7 +15,6 @@ from gateway.domain.errors import SupaclawError
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.tools import Services, declared, file_picture, tool
-from gateway.workspace.files.edits import Edit, apply_edits
 from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
 from gateway.workspace.files.search import FoundLines, fits_glob
 from gateway.workspace.files.tree import MAX_LISTED, MAX_WRITE_BYTES
@@ -30,6 +29,42 @@ MAX_FILE_BYTES = 100 * 1024**2
 """The largest file that a checkpoint holds."""
 
 _Path = Annotated[str, Field(description="E.g. notes/ideas.md")]
+
+
+class Edit(BaseModel, extra="forbid", frozen=True):
+    """One exact replacement."""
+
+    old_text: str = Field(description="Exact; must occur once unless replace_all")
+    new_text: str
+    replace_all: bool = False
+
+
+def apply_edits(text: str, edits: Sequence[Edit]) -> tuple[str, list[int]]:
+    """Apply the edits in order; returns the text and each edit's count. Raises `ToolFailed` if one does not apply."""
+    counts: list[int] = []
+    for number, edit in enumerate(edits, start=1):
+        found = _occurrences(text, edit, number)
+        if len(text) + found * (len(edit.new_text) - len(edit.old_text)) > MAX_WRITE_BYTES:
+            message = f"Edit {number} would make the file larger than 5 MB; nothing was changed."
+            raise ToolFailed.own("too_large", message)
+        text = text.replace(edit.old_text, edit.new_text)
+        counts.append(found)
+    return text, counts
+
+
+def _occurrences(text: str, edit: Edit, number: int) -> int:
+    if not edit.old_text:
+        raise ToolFailed.own("empty_old_text", f"Edit {number} has an empty old_text; give the exact text to replace.")
+    found = text.count(edit.old_text)
+    if found == 0:
+        message = f"Edit {number}: old_text is not in the file; nothing was changed. Read the file and copy it exactly."
+        raise ToolFailed.own("not_found", message)
+    if found > 1 and not edit.replace_all:
+        message = (
+            f"Edit {number}: old_text occurs {found} times; nothing was changed. Add lines around it or replace_all."
+        )
+        raise ToolFailed.own("ambiguous", message)
+    return found
 
 
 class _Arguments(BaseModel, extra="forbid", frozen=True, defer_build=True):

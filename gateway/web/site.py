@@ -28,9 +28,8 @@ from gateway.store.trust.audit import Event
 from gateway.web.backend import Backend
 from gateway.web.http.errors import Refused
 from gateway.web.http.limits import CredentialLookups, RateLimiter, Throttle
-from gateway.web.live.boards import Boards
 from gateway.web.live.conversations import Conversations
-from gateway.web.live.sse import cancel
+from gateway.web.live.sse import Boards, cancel
 from gateway.web.live.topics import Topics
 from gateway.web.pages import Pages, Screen
 

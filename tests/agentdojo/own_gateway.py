@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import structlog
 
-from gateway.flow.approvals import questions
+from gateway.flow import approvals
 from gateway.store.connection.pool import Database
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from tests.agentdojo.report import Row, failed, show
@@ -293,7 +293,7 @@ def main() -> int:
     """Print all rows; 1 if one of them failed."""
     show("attacks on a whole gateway whose owner approves the command that is asked about")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    questions.TOGETHER_SECONDS = 0
+    approvals.TOGETHER_SECONDS = 0
     return failed(asyncio.run(_rows()))
 
 

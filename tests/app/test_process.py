@@ -7,7 +7,6 @@ from uuid import uuid4
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.app.admission import Admission
 from gateway.app.process import TASK_CANCELLED, Process
 from gateway.domain.ids import TaskId
 from gateway.store.connection.pool import Database
@@ -37,10 +36,6 @@ async def test_a_model_that_cannot_be_closed_ends_nothing_else(path: MessagePath
             raise OSError("gone")
 
     model: Any = Broken()
-    parts = path.parts
-    admission = Admission(
-        core=parts.core, notices=parts.way_out.notices, worker=parts.work.worker, menu=(), open_channels=None
-    )
     with capture_logs() as logs:
-        await admission._retire(model)
+        await Process(path.parts)._retire(model)
     assert [log["event"] for log in logs] == ["models.not_closed"]

@@ -19,9 +19,8 @@ from prompt_toolkit.output import DummyOutput
 
 from gateway.cli.connections import local_gateway
 from gateway.cli.connections.local_gateway import LocalGateway, ensure_gateway
-from gateway.cli.conversation import chat_client
-from gateway.cli.conversation.chat import Screen
-from gateway.cli.conversation.chat_client import ChatAnswer, ChatClient
+from gateway.cli.conversation import chat
+from gateway.cli.conversation.chat import ChatAnswer, ChatClient, Screen, completions
 from gateway.cli.conversation.prompt import typed_messages
 from gateway.config.data.instance import hold_instance, running_pid
 from gateway.config.environment import Environment
@@ -267,8 +266,8 @@ async def test_the_events_go_on_after_a_restart(running: Running, data: Path):
 
 
 async def test_a_gateway_that_never_comes_back_is_given_up(data: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(chat_client, "RETRY_SECONDS", 1.5)
-    monkeypatch.setattr(chat_client, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(chat, "RETRY_SECONDS", 1.5)
+    monkeypatch.setattr(chat, "PAUSE_SECONDS", 0.01)
     gone = LocalGateway(Environment.read({"SUPACLAW_DATA": str(data)}), "http://127.0.0.1:1")
     with pytest.raises(TryAgainLater, match="cannot be reached"):
         await ChatClient(gone).ask("hello")
@@ -282,8 +281,8 @@ async def test_what_cannot_be_sent_is_told_at_once(web: Web, data: Path):
 async def test_another_gateways_token_is_asked_for_again_and_given_up(
     web: Web, data: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(chat_client, "RETRY_SECONDS", 3.0)
-    monkeypatch.setattr(chat_client, "PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr(chat, "RETRY_SECONDS", 3.0)
+    monkeypatch.setattr(chat, "PAUSE_SECONDS", 1.0)
     (data / "keys" / "local-token").write_text("claw_of_another\n")
     with pytest.raises(TryAgainLater, match="No valid token"):
         await ChatClient(place(web, data)).ask("hello")
@@ -331,7 +330,7 @@ def typed(text: str, history: Path) -> list[str]:
     """What the prompt yields for these keys; the last of them is Ctrl-D or Ctrl-C."""
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         keys.send_text(text)
-        return list(typed_messages(history))
+        return list(typed_messages(history, completions))
 
 
 def test_messages_are_typed_and_pasted_in_several_lines(tmp_path: Path):

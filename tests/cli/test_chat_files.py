@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.conversation.attachments import PendingFiles, completions
-from gateway.cli.conversation.chat_client import ChatClient
+from gateway.cli.conversation.chat import ChatClient, PendingFiles, completions
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.errors import OwnerMustAct
 from tests.cli.test_chat import data, held, place, run, terminal

@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.domain.text.copied_marks import CopiedMarks, without_copied_marks
+from gateway.domain.text.marks import CopiedMarks, without_copied_marks
 
 
 @pytest.mark.parametrize(

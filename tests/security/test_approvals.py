@@ -24,8 +24,7 @@ from gateway.domain.json import JsonObject
 from gateway.domain.memory.memories import NewMemory
 from gateway.domain.principals import Label, Role
 from gateway.domain.work.tasks import Lane
-from gateway.flow.approvals.own_calls import OWN_CALLS
-from gateway.flow.approvals.questions import MAX_WAITING
+from gateway.flow.approvals import MAX_WAITING, OWN_CALLS
 from gateway.sandbox.workshop import Workshop
 from gateway.store.connection.pool import Database
 from gateway.store.memory import memories

@@ -14,7 +14,7 @@ from gateway.domain.conversation.tools import BUILT_IN, Caller, Labelled, Tool, 
 from gateway.domain.principals import Label
 from gateway.domain.work.plans import PLAN
 from gateway.domain.work.trees import MODELS
-from gateway.flow.approvals.own_calls import OWN_CALLS
+from gateway.flow.approvals import OWN_CALLS
 from gateway.store.connection.pool import Database
 from gateway.store.trust.reviews import BUDGET, DOUBT, EXPORT_MINE
 from gateway.web.http.errors import Refused

@@ -17,7 +17,7 @@ from gateway.domain.conversation.tools import AnyTool, Caller, Effect, Labelled,
 from gateway.domain.ids import AddressId, SessionId, TaskId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
-from gateway.flow.approvals import questions
+from gateway.flow import approvals
 from gateway.store.connection.pool import Database
 from gateway.tools import Services
 from gateway.workspace.files.search import search_files
@@ -145,7 +145,7 @@ async def path(
     database: Database, workspace: Path, model: FakeModel, outside: Outside, monkeypatch: pytest.MonkeyPatch
 ) -> MessagePath:
     """Its person has written one address, then read what others wrote."""
-    monkeypatch.setattr(questions, "TOGETHER_SECONDS", 0)
+    monkeypatch.setattr(approvals, "TOGETHER_SECONDS", 0)
     path = await build(database, workspace, model, families=(*tool_families.discover(), outside.tools))
     for name in PERSONA:
         (workspace / name).write_text("Be kind.")

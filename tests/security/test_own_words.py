@@ -18,7 +18,7 @@ from gateway.domain.conversation.transcript import AssistantText, Notice, UserTe
 from gateway.domain.json import JsonObject
 from gateway.domain.memory.imports import ORIGIN
 from gateway.domain.principals import Label
-from gateway.flow.approvals import questions
+from gateway.flow import approvals
 from gateway.store.connection.pool import Database
 from gateway.store.transcript import messages
 from gateway.tools import Services
@@ -51,7 +51,7 @@ class Office:
 
 @pytest.fixture
 def office(monkeypatch: pytest.MonkeyPatch) -> Office:
-    monkeypatch.setattr(questions, "TOGETHER_SECONDS", 0)
+    monkeypatch.setattr(approvals, "TOGETHER_SECONDS", 0)
     return Office()
 
 

@@ -27,7 +27,7 @@ from gateway.domain.conversation.tools import (
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.work.plans import Extract, Source, is_plain_content
-from gateway.flow.approvals import questions
+from gateway.flow import approvals
 from gateway.store.connection.pool import Database
 from gateway.store.work import tasks
 from gateway.tools import Services, plan
@@ -79,7 +79,7 @@ class Office:
 
 @pytest.fixture
 def office(monkeypatch: pytest.MonkeyPatch) -> Office:
-    monkeypatch.setattr(questions, "TOGETHER_SECONDS", 0)
+    monkeypatch.setattr(approvals, "TOGETHER_SECONDS", 0)
     return Office()
 
 

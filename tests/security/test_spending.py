@@ -8,8 +8,8 @@ import pytest
 from gateway import tools
 from gateway.domain.principals import Label
 from gateway.domain.work.trees import MOST_SHARING
-from gateway.flow.approvals import questions
-from gateway.flow.approvals.questions import MAX_UNATTENDED, MAX_WAITING
+from gateway.flow import approvals
+from gateway.flow.approvals import MAX_UNATTENDED, MAX_WAITING
 from gateway.store.connection.pool import Database
 from tests.flow.appointments import trigger, work
 from tests.flow.path import FakeModel, MessagePath, build, call, in_turn, results, said
@@ -20,7 +20,7 @@ TREES = "select budget_usd, (input ->> 'label')::int from tasks where kind = 'ag
 
 @pytest.fixture
 async def path(database: Database, workspace: Path, model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> MessagePath:
-    monkeypatch.setattr(questions, "TOGETHER_SECONDS", 0)
+    monkeypatch.setattr(approvals, "TOGETHER_SECONDS", 0)
     return await build(database, workspace, model, families=tools.discover())
 
 

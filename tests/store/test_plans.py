@@ -15,7 +15,7 @@ from gateway.domain.work.tasks import Lane
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, inbox, outbox
 from gateway.store.files import attachments
-from gateway.store.memory import bootstrap, search
+from gateway.store.memory import search
 from gateway.store.transcript import conversations, journals, messages, sessions, tool_calls, unread
 from gateway.store.transcript.journals import CopyMark
 from gateway.store.work import budgets, heartbeats, schedule_runs, steps, tasks
@@ -73,13 +73,11 @@ ASKED_OFTEN: dict[str, Work] = {
     "steps.spent_on": lambda conn, world: steps.spent_on(conn, TASK, NOW),
     "spending.accounts": lambda conn, world: budgets.accounts(conn, NOW, 0.0),
     "sessions.label_at_work": lambda conn, world: sessions.label_at_work(conn, world.principal),
-    "standing.last_chat": lambda conn, world: bootstrap.last_chat(
-        conn, world.principal, world.session, NOW, Label.KNOWN
-    ),
-    "standing.candidates": lambda conn, world: bootstrap.candidates(
+    "standing.last_chat": lambda conn, world: search.last_chat(conn, world.principal, world.session, NOW, Label.KNOWN),
+    "standing.candidates": lambda conn, world: search.bootstrap_candidates(
         conn, world.principal, NOW, ("core", "preference"), Label.KNOWN
     ),
-    "standing.version": lambda conn, world: bootstrap.version(
+    "standing.version": lambda conn, world: search.bootstrap_version(
         conn, world.principal, world.session, NOW, ("core", "preference"), Label.KNOWN
     ),
     "recalling.recalled": lambda conn, world: search.recall(conn, world.principal, ["teapo", "plumb"], Label.KNOWN, 15),

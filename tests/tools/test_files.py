@@ -12,8 +12,7 @@ from gateway.domain.conversation.model import Image, ToolCall
 from gateway.domain.conversation.tools import Caller, Effect, Labelled, ToolFailed
 from gateway.domain.principals import Label
 from gateway.tools import ReadFile, Services
-from gateway.tools.files import PAGE_BYTES, tools
-from gateway.workspace.files.edits import Edit, apply_edits
+from gateway.tools.files import PAGE_BYTES, Edit, apply_edits, tools
 from gateway.workspace.files.tree import MAX_WRITE_BYTES, Workspace, Written
 from tests.fakes.caller import CALLER
 from tests.fakes.toolboxes import toolbox_of

@@ -28,7 +28,6 @@ from gateway.memory.lexemes import lexemes
 from gateway.memory.questions import Days, days_asked, is_asking, is_question
 from gateway.memory.wording import Bootstrap, bootstrap, fold_copies, recall_block
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.memory import bootstrap as standing
 from gateway.store.memory import indexing, search, vectors
 from gateway.store.memory.search import Ranked, WrongDimension
 
@@ -221,8 +220,8 @@ async def bootstrap_context(
     for part in reach.filters(MemoryFilter(agent=DEFAULT_AGENT, at_most=at_most)):
         whose, trusted = part.agent or DEFAULT_AGENT, part.at_most
         if include_last_session and last is None:
-            last = await standing.last_chat(conn, principal, session, as_of, trusted, whose)
-        found += await standing.candidates(conn, principal, as_of, always_include_tags, trusted, whose)
+            last = await search.last_chat(conn, principal, session, as_of, trusted, whose)
+        found += await search.bootstrap_candidates(conn, principal, as_of, always_include_tags, trusted, whose)
     ranked = sorted(found, key=lambda memory: (-_weight(memory, as_of, recency_bias), -memory.id))
     chosen = _chosen(ranked, top_memories, frozenset(always_include_tags))
     if last is not None:

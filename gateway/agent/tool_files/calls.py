@@ -1,16 +1,18 @@
-"""Calls of the operations of tool files for one person, and their OAuth access tokens, which stay in memory."""
+"""Calls of the operations of tool files for one person: over HTTP, or of Postgres functions over its own protocol.
+
+OAuth access tokens stay in memory.
+"""
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from gateway.agent.exec.commands import WorkspaceCommands
 from gateway.agent.mcp.servers import Credentials
 from gateway.agent.tool_files.confirmed import ConfirmedTool, ToolFiles
-from gateway.agent.tool_files.databases import DatabaseCall, function_of, origin
 from gateway.agent.tool_files.scripts import MAX_RESULT, ScriptCall, described
 from gateway.agent.tool_sources import AnyArguments, Offer, ToolSource
 from gateway.domain.conversation.diff import written_out
@@ -32,16 +34,83 @@ from gateway.domain.principals import Label
 from gateway.domain.text.marks import data_from
 from gateway.domain.time import Clock
 from gateway.net import api
-from gateway.net.addresses import Rules, parse_url
+from gateway.net.addresses import Reach, Rules, checked_addresses, parse_ip, parse_url, reach
 from gateway.net.api import AccessToken, ApiResponse
+from gateway.net.errors import NetError
 from gateway.net.mcp.server import visible_json
 from gateway.secrets.facts import origin_of
 from gateway.secrets.injection import Injected, Outgoing, SecretRefused, Usable, inject
-from gateway.workspace.tool_files.declaration import Credential, OAuth, Requests, Rpc, Script
+from gateway.store.connection.foreign_database import ForeignDatabase, NamedContext, call_function
+from gateway.workspace.skills.folder import Files
+from gateway.workspace.tool_files.declaration import PASSWORD, Credential, OAuth, Requests, Rpc, Script
 from gateway.workspace.tool_files.tool_file import ToolFile
+
+PORT = 5432
 
 EARLY_SECONDS = 60.0
 """An access token is replaced this long before it expires, or at half of its lifetime if that is later."""
+
+
+def _login(tool: ToolFile, find: Callable[[str], Usable | None]) -> Injected:
+    """The credential of the connection to a tool's database; raises `SecretRefused`."""
+    named = tool.credential
+    fields = {PASSWORD: f"${{secret:{named.secret}}}"} if named else {}
+    return inject(Outgoing("CONNECT", origin(tool), fields=fields), tool.name, find)
+
+
+async def _reached(tool: ToolFile, config: Rpc, files: Files, rules: Rules, secret: str) -> ForeignDatabase:
+    """Where a tool's database can be reached; `files` are the confirmed ones. Raises `NetError`, `SecretRefused`."""
+    parts = urlsplit(tool.base)
+    shown, port = f"[{parts.hostname}]" if ":" in str(parts.hostname) else parts.hostname, parts.port or PORT
+    host = parse_url(f"https://{shown}").host
+    rules.admit_host(host)
+    addresses = await checked_addresses(host, port, rules)
+    private = all((found := parse_ip(each)) is not None and reach(found) is Reach.PRIVATE for each in addresses)
+    if config.tls == "off" and not private:
+        raise NetError("not_allowed", f"Not connected: {host} isn't in your own network, so it needs tls.")
+    tls = None if config.tls == "off" else _context(host, config.ca, files)
+    user, name = unquote(parts.username or ""), parts.path.strip("/")
+    return ForeignDatabase(host, port, addresses, user, name, _password(secret, tool), tls)
+
+
+def origin(tool: ToolFile) -> str:
+    """The origin that the secret is bound to."""
+    return origin_of(f"postgresql://{urlsplit(tool.base).netloc.rpartition('@')[2]}")
+
+
+def function_of(operation: Operation) -> str:
+    """The name of the function in the database."""
+    return operation.path.rpartition("/")[2]
+
+
+def _password(secret: str, tool: ToolFile) -> str:
+    """The password; one in a connection string must be for the same database and user."""
+    if not secret.startswith(("postgresql://", "postgres://")):
+        return secret
+    ours, parts = urlsplit(tool.base), urlsplit(secret)
+    same = (parts.hostname, parts.port or PORT, unquote(parts.username or ""), parts.path.strip("/"))
+    if same != (ours.hostname, ours.port or PORT, ours.username, ours.path.strip("/")):
+        raise SecretRefused("The secret is a connection string of another database or user than config.database.")
+    return unquote(parts.password or "")
+
+
+def _context(host: str, authority: str | None, files: Files) -> NamedContext:
+    from ssl import PROTOCOL_TLS_CLIENT
+
+    import certifi
+
+    context = NamedContext(PROTOCOL_TLS_CLIENT)
+    context.name = host
+    if authority is None:
+        context.load_default_certs()
+        context.load_verify_locations(certifi.where())
+    else:
+        try:
+            context.load_verify_locations(cadata=files[authority].decode())
+        except (KeyError, ValueError, OSError) as error:
+            message = f"{authority} beside TOOL.md is not a certificate in PEM form."
+            raise NetError("bad_certificate", message) from error
+    return context
 
 
 @dataclass
@@ -58,16 +127,15 @@ class AccessTokens:
         default_factory=lambda: defaultdict(asyncio.Lock), init=False
     )
 
-    async def get(self, tool: ToolFile, principal: PrincipalId, refused: str = "") -> str:
+    async def get(
+        self, tool: ToolFile, credential: Credential, grant: OAuth, principal: PrincipalId, refused: str = ""
+    ) -> str:
         """An access token other than the `refused` one; raises `NetError` and `SecretRefused`."""
-        credential = tool.credential
-        assert credential is not None, "only called for tools with one"
-        assert credential.oauth is not None, "only called for tools with one"
         key = principal, f"{tool.name} {tool.base} {credential}"
         async with self._locks[key]:
             held = self._held.get(key)
             if held is None or held.token == refused or held.until <= self.clock.monotonic():
-                held = self._held[key] = await self._renewed(tool.name, credential, credential.oauth, principal)
+                held = self._held[key] = await self._renewed(tool.name, credential, grant, principal)
             return held.token
 
     async def _renewed(self, tool: str, credential: Credential, grant: OAuth, principal: PrincipalId) -> AccessToken:
@@ -111,7 +179,8 @@ class _Call:
     async def run(self, arguments: AnyArguments, _caller: Caller) -> Labelled:
         await self.files.check(self.confirmed)
         with self._explained():
-            answer = await (self._rows(arguments) if self._database else self._answer(self._request(arguments)))
+            database = self._database
+            answer = await (self._rows(database, arguments) if database else self._answer(self._request(arguments)))
         return Labelled(_result(answer, str(urlsplit(self.tool.base).hostname)), Label.UNTRUSTED)
 
     async def kind(self, arguments: AnyArguments, _caller: Caller) -> ToolClass:
@@ -140,15 +209,18 @@ class _Call:
         request = self._request(arguments)
         return f"{request.method} {request.url}"
 
-    async def _rows(self, arguments: AnyArguments) -> ApiResponse:
-        config, given = self._database, _given(arguments)
-        assert config is not None, "only called for tools with one"
-        api.check_arguments(self.operation.slots, self.operation.required, given)
+    async def _rows(self, config: Rpc, arguments: AnyArguments) -> ApiResponse:
+        operation, given = self.operation, _given(arguments)
+        api.check_arguments(operation.slots, operation.required, given)
         files = await self.files.bytes_of(self.confirmed) if config.ca else {}
-        call = DatabaseCall(self.tool, config, files, self._find, self.tokens.rules())
-        injected = call.credential()
+        injected = _login(self.tool, self._find)
         await self._note_use(injected)
-        return ApiResponse(200, "application/json", await call.run(self.operation, given, injected))
+        secret = injected.request.fields.get(PASSWORD, "")
+        database = await _reached(self.tool, config, files, self.tokens.rules(), secret)
+        named = {operation.slots[name].name: value for name, value in given.items()}
+        reads = operation.kind is ToolClass.NET
+        rows = await call_function(database, config.schema_name, function_of(operation), named, reads=reads)
+        return ApiResponse(200, "application/json", rows)
 
     def _request(self, arguments: AnyArguments) -> Outgoing:
         config = self.tool.config
@@ -159,15 +231,15 @@ class _Call:
         credential, rules = self.tool.credential, self.tokens.rules
         if credential is None:
             return await api.send(request, rules)
-        if credential.oauth is None:
+        if (grant := credential.oauth) is None:
             placed = _with(request, credential, f"${{secret:{credential.secret}}}")
             injected = inject(placed, self.tool.name, self._find)
             await self._note_use(injected)
             return await api.send(injected.request, rules)
-        token = await self.tokens.get(self.tool, self.principal)
+        token = await self.tokens.get(self.tool, credential, grant, self.principal)
         answer = await api.send(_with(request, credential, token), rules)
         if answer.status == 401:
-            token = await self.tokens.get(self.tool, self.principal, refused=token)
+            token = await self.tokens.get(self.tool, credential, grant, self.principal, refused=token)
             answer = await api.send(_with(request, credential, token), rules)
         return answer
 

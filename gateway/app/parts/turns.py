@@ -18,9 +18,9 @@ from gateway.app.parts.way_out import WayOut
 from gateway.background.cpu.executor import ScratchFolder, run_alone
 from gateway.background.cpu.extraction import WebPages
 from gateway.background.cpu.virtual_shells import VirtualShells
-from gateway.flow.approvals.questions import Questions
+from gateway.flow.approvals import Questions
 from gateway.flow.files.sync import FileSync
-from gateway.flow.outbound.send_tool import SendTool
+from gateway.flow.outbound.proactive import SendTool
 from gateway.flow.turn.compaction import Compactor
 from gateway.flow.turn.environment import AgentEnvironments, MakeSource, Toolkit
 from gateway.flow.turn.own_tools import McpSource, OwnTools, lock_watch
@@ -67,7 +67,7 @@ def build_turns(core: Core, records: Records, way_out: WayOut, *, families: Sequ
     own = _own_tools(core, records, way_out, web, workshop, watch_of(core.people.owner.id, records.workspaces.own))
     toolkit = Toolkit(
         sources=_sources(core, own, web, mcp, questions),
-        send_tool=SendTool(core.database, way_out.proactive),
+        send_tool=SendTool(way_out.proactive),
         web=web,
         bash=Bash(shells.run, current.bash_urls) if shell.is_supported() else None,
         find=partial(run_alone, search_files, seconds=SEARCH_SECONDS),

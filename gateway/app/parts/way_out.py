@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from gateway.app.parts.core import Core, Records
 from gateway.background.jobs import Delivery
 from gateway.background.upkeep.timers import Loops
-from gateway.flow.channels.leases import ChannelLeases
-from gateway.flow.channels.supervisor import ChannelSupervisor
+from gateway.flow.channels.supervisor import ChannelLeases, ChannelSupervisor
 from gateway.flow.inbound.spool import Outages
 from gateway.flow.outbound.proactive import Notices, ProactiveMessages
 from gateway.flow.outbound.sender import Outbound
@@ -31,7 +30,7 @@ def build_way_out(core: Core, records: Records) -> WayOut:
     """Build the way out; starts nothing."""
     outbound = Outbound(core, records.workspaces.root_of, core.cleaner("outbound"))
     proactive = ProactiveMessages(core, outbound, core.current.enabled_channels)
-    notices = Notices(core.people, proactive)
+    notices = Notices(proactive)
     leases = ChannelLeases(core.database, core.instance)
     return WayOut(
         outbound=outbound,

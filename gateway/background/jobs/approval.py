@@ -15,8 +15,7 @@ from gateway.domain.conversation.transcript import AssistantText
 from gateway.domain.ids import FileId, ReviewId, SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
-from gateway.flow.approvals.own_calls import OWN_CALLS
-from gateway.flow.approvals.questions import Questions
+from gateway.flow.approvals import OWN_CALLS, Questions
 from gateway.flow.engine import Engine
 from gateway.flow.files.workspaces import Workspaces
 from gateway.flow.journal.export import archive

@@ -1,7 +1,7 @@
 """The input prompt: several lines, pasting, and a history that outlives the session."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -10,19 +10,19 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from gateway.cli.conversation.attachments import completions
 from gateway.cli.terminal.console import echo
 
 
-def typed_messages(history: Path) -> Iterator[str]:
+def typed_messages(history: Path, complete: Callable[[str], Iterable[str]]) -> Iterator[str]:
     """Yield typed or pasted texts that aren't empty, until Ctrl-D, or Ctrl-C at an empty prompt.
 
-    They are read with line editing; only the user can read the history file.
+    They are read with line editing; `complete` yields whole lines that begin with the typed one. Only the user can
+    read the history file.
     """
     session: PromptSession[str] = PromptSession(
         "› ",
         history=_private(history),
-        completer=_Paths(),
+        completer=_Lines(complete),
         complete_while_typing=False,
         key_bindings=_keys(),
         prompt_continuation="  ",
@@ -35,14 +35,17 @@ def typed_messages(history: Path) -> Iterator[str]:
         echo()
 
 
-class _Paths(Completer):
-    """Completes the path of an `/attach` line."""
+class _Lines(Completer):
+    """Completes whole lines."""
+
+    def __init__(self, complete: Callable[[str], Iterable[str]]) -> None:
+        self._complete = complete
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Yield the whole line with its path completed."""
+        """Yield the whole lines that the typed one may become."""
         del complete_event
         line = document.text_before_cursor
-        yield from (Completion(found, start_position=-len(line)) for found in completions(line))
+        yield from (Completion(found, start_position=-len(line)) for found in self._complete(line))
 
 
 def _keys() -> KeyBindings:

@@ -14,7 +14,7 @@ from gateway.config.editing.hidden import HIDDEN, is_secret, masked
 from gateway.config.load import overruled, variable_of
 from gateway.config.model import Config, allow_references, json_schema
 from gateway.config.problems import dotted
-from gateway.domain.json import OBJECT, json_or_text, map_texts, value_at
+from gateway.domain.json import OBJECT, fields_of, json_or_text, map_texts, value_at
 
 Node = Mapping[str, JsonValue]
 Kind = Literal["text", "number", "choice", "list", "json", "secret"]
@@ -59,11 +59,11 @@ def fields(raw: Mapping[str, JsonValue], environ: Mapping[str, str]) -> Iterator
     """Yield every field in the schema's order, with the value from the environment or the file."""
     root, defaults = OBJECT.validate_python(json_schema()), Config().model_dump(mode="json")
     stated = overruled(raw, environ)
-    for path, node in _leaves((), root, _objects(root.get("$defs")), dict(raw)):
+    for path, node in _leaves((), root, fields_of(root.get("$defs")), dict(raw)):
         default = value_at(defaults, path) if value_at(defaults, path) is not None else node.get("default")
         field = replace(_field(path, node, _text(default)), variable=variable_of(dotted(path), environ))
         value = value_at(stated, path)
-        is_set = path[-1] in _objects(value_at(stated, path[:-1]))
+        is_set = path[-1] in fields_of(value_at(stated, path[:-1]))
         yield replace(field, text="null" if is_set and value is None else _shown(field, value), is_set=is_set)
 
 
@@ -83,20 +83,20 @@ def filled(raw: Mapping[str, JsonValue], form: Sequence[Field], typed: Mapping[s
 
 def _leaves(path: tuple[str, ...], node: Node, defs: Node, raw: JsonValue) -> Iterator[tuple[tuple[str, ...], Node]]:
     if isinstance(reference := node.get("$ref"), str):
-        node = {**_objects(defs[reference.rpartition("/")[2]]), **{k: v for k, v in node.items() if k != "$ref"}}
+        node = {**fields_of(defs[reference.rpartition("/")[2]]), **{k: v for k, v in node.items() if k != "$ref"}}
     if path == ("channels",):
         for name in channel_names():
             schema = OBJECT.validate_python(settings_model(name).model_json_schema())
-            yield from _leaves((*path, name), _objects(allow_references(schema)), _objects(schema.get("$defs")), raw)
+            yield from _leaves((*path, name), fields_of(allow_references(schema)), fields_of(schema.get("$defs")), raw)
     elif "properties" in node:
-        for name, inner in _objects(node["properties"]).items():
+        for name, inner in fields_of(node["properties"]).items():
             if name != "$schema":
-                yield from _leaves((*path, name), _objects(inner), defs, raw)
+                yield from _leaves((*path, name), fields_of(inner), defs, raw)
         if path == ("owner",):
             about: JsonValue = "Your own id there, read at the first start; `supaclaw owner set` changes it later."
             yield from (((*path, name), {"type": "string", "description": about}) for name in channel_names())
     elif path == ("models", "providers") and isinstance(each := node.get("additionalProperties"), dict):
-        for name in _objects(value_at(raw, path)):
+        for name in fields_of(value_at(raw, path)):
             yield from _leaves((*path, name), each, defs, raw)
     else:
         yield path, node
@@ -118,7 +118,7 @@ def _field(path: tuple[str, ...], node: Node, default: str) -> Field:
 def _listed(node: Node) -> Iterator[Node]:
     if isinstance(inner := node.get("anyOf"), list):
         for each in inner:
-            yield from _listed(_objects(each))
+            yield from _listed(fields_of(each))
     else:
         yield node
 
@@ -156,7 +156,3 @@ def _value(field: Field, text: str) -> JsonValue:
         return [line.strip() for line in text.split("\n") if line.strip()]
     is_json = field.kind in ("number", "json") or (field.kind == "choice" and text in ("true", "false"))
     return json_or_text(text) if is_json else text
-
-
-def _objects(value: JsonValue) -> dict[str, JsonValue]:
-    return value if isinstance(value, dict) else {}

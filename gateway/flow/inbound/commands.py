@@ -14,7 +14,7 @@ from gateway.domain.conversation.transcript import Notice
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import InboxId, SessionId, TaskId
 from gateway.domain.principals import Label, Role
-from gateway.flow.approvals.questions import render_questions
+from gateway.flow.approvals import render_questions
 from gateway.flow.engine import Engine
 from gateway.flow.live import LiveEvent, MessageStored, SessionReplaced
 from gateway.flow.outbound.sender import Outbound

@@ -25,10 +25,10 @@ from gateway.domain.ids import InstanceId, PrincipalId, TaskId
 from gateway.domain.memory.memories import Embedders
 from gateway.domain.principals import Label, Role
 from gateway.domain.work.tasks import Lane
-from gateway.flow.approvals.questions import Questions
+from gateway.flow.approvals import Questions
 from gateway.flow.engine import Engine
 from gateway.flow.files.workspaces import Workspaces
-from gateway.flow.outbound.send_tool import SendTool
+from gateway.flow.outbound.proactive import SendTool
 from gateway.flow.secrets.guard import Clean
 from gateway.flow.turn.opening import AgentPart, OpenedChat, OpenedTurn
 from gateway.flow.turn.own_tools import OwnTools, StoredPlans

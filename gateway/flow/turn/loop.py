@@ -30,7 +30,7 @@ from gateway.domain.conversation.model import (
 from gateway.domain.conversation.transcript import Attached, Entry, Steered, Summary, TurnEvent, UserText
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.principals import Label
-from gateway.domain.text.copied_marks import CopiedMarks, without_copied_marks
+from gateway.domain.text.marks import CopiedMarks, without_copied_marks
 from gateway.domain.text.tokens import estimate
 from gateway.flow.engine import Engine
 from gateway.flow.live import TurnStarted

@@ -26,7 +26,7 @@ from gateway.flow.turn.opening import OpenedTurn, Reminder, raise_label
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import Bootstrap
 from gateway.store.connection.pool import Connection, Database
-from gateway.store.memory import bootstrap
+from gateway.store.memory import search
 
 MAX_SESSIONS_REMEMBERED = 256
 """Sessions whose bootstrap is cached."""
@@ -89,7 +89,7 @@ class TurnMemory:
         first = next(row for row in opened.transcript if row.kind in ("user", "summary"))
         whose, session, as_of = opened.principal.id, opened.session, first.created_at
         at_most = recall_limit(opened.principal.role, first.label)
-        digest, others = await bootstrap.version(conn, whose, session, as_of, ALWAYS, at_most)
+        digest, others = await search.bootstrap_version(conn, whose, session, as_of, ALWAYS, at_most)
         key = session, as_of, at_most, f"{zone} {digest}"
         if (cached := self._bootstraps.get(key)) is None:
             cached = self._bootstraps[key] = await bootstrap_context(

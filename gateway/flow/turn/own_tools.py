@@ -19,7 +19,7 @@ from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import own_part
 from gateway.domain.work.plans import Plan, PlanArguments
-from gateway.flow.approvals.questions import Questions
+from gateway.flow.approvals import Questions
 from gateway.flow.live import ToolProgressed
 from gateway.net.mcp.connections import Connections
 from gateway.sandbox.workshop import Workshop

@@ -18,7 +18,7 @@ from gateway.domain.conversation.transcript import Answered, AssistantText, Mode
 from gateway.domain.ids import MessageId
 from gateway.domain.principals import Label, Role
 from gateway.domain.work.tasks import Status, TurnResult
-from gateway.flow.approvals.questions import Questions
+from gateway.flow.approvals import Questions
 from gateway.flow.engine import Engine
 from gateway.flow.files.sync import FileSync
 from gateway.flow.labels import ask_to_vouch

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from pydantic import JsonValue, TypeAdapter
 
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.json import fields_of
 from gateway.domain.memory.imports import Damaged, ImportedMemory, ImportedMessage, Passed, Record, Role
 from gateway.domain.memory.memories import Category
 from gateway.domain.principals import Label
@@ -75,11 +76,6 @@ def text_or_empty(value: JsonValue) -> str:
 
 
 Fields: TypeAlias = dict[str, JsonValue]
-
-
-def fields_of(value: JsonValue) -> Fields:
-    """The value if it is an object, else an empty one."""
-    return value if isinstance(value, dict) else {}
 
 
 def items_of(value: JsonValue) -> list[Fields]:

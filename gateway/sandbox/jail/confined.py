@@ -11,11 +11,9 @@ from typing import NoReturn, TypeAlias
 
 from gateway.sandbox.command import Command, Tier
 from gateway.sandbox.jail import landlock, namespaces, program_filter
-from gateway.sandbox.jail.cgroups import ControlGroup
 from gateway.sandbox.jail.kernel import DUMPABLE, drop_bounds, drop_privileges, set_control
+from gateway.sandbox.jail.usage import OPEN_FILES, ControlGroup
 
-OPEN_FILES = 1024
-"""Of each process."""
 _FIRST_TO_DIE = 1000
 LISTENER = b"\0"
 _NICE = 10

@@ -17,11 +17,19 @@ from typing import NoReturn
 
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Report, Tier, parse_command
 from gateway.sandbox.jail import confined, landlock, namespaces, supervisor
-from gateway.sandbox.jail.cgroups import take_group
 from gateway.sandbox.jail.confined import Standard
 from gateway.sandbox.jail.kernel import DUMPABLE, SET_NO_NEW_PRIVS, drop_bounds, drop_privileges, set_control
 from gateway.sandbox.jail.supervisor import Supervisor
-from gateway.sandbox.jail.usage import Usage, disk_is_low, disks, memory_is_low, processes, socket_count, thread_count
+from gateway.sandbox.jail.usage import (
+    Usage,
+    disk_is_low,
+    disks,
+    memory_is_low,
+    processes,
+    socket_count,
+    take_group,
+    thread_count,
+)
 
 _CHILD_SUBREAPER = 36
 _FIRST_LOOK, _LAST_LOOK = 0.01, 0.1

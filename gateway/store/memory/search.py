@@ -1,10 +1,13 @@
-"""Finds rows of memory by words and by vectors; the ranking itself is in SQL (`hybrid_search`)."""
+"""Finds rows of memory by words and by vectors, and those that a session begins with.
+
+The ranking itself is in SQL (`hybrid_search`).
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from operator import itemgetter
 from typing import TypeVar
@@ -13,11 +16,21 @@ import asyncpg
 
 from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
-from gateway.domain.memory.memories import Kind, Memory, MemoryFilter, MemoryHit
+from gateway.domain.memory.memories import DEFAULT_AGENT, Kind, Memory, MemoryFilter, MemoryHit
 from gateway.domain.principals import Label
+from gateway.memory.wording import LastSession
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, read_row
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_record, read_row
 from gateway.store.memory.memories import FILTER, filtering
+
+ENOUGH = 100
+"""Memories of each sort that a session's beginning is chosen of."""
+
+_LAST_CHAT = "select * from bootstrap_last($1, $2, $3, $4, $5, $6)"
+_CANDIDATES = """
+select * from remembered where id in (select bootstrap_rows($1, $2, $3, $4, $5, $6)) order by id"""
+_VERSION = """
+select bootstrap_version($1, $2, $3, $4, $5, $6, $7) as version, array(select other_versions($7, $8)) as others"""
 
 Found = TypeVar("Found")
 
@@ -179,3 +192,53 @@ async def recall(
         async with asyncio.timeout((RECALL_TIMEOUT_MS + BLOCK_TIMEOUT_MS) / 1000):
             return await find()
     return []
+
+
+async def last_chat(
+    conn: Connection,
+    principal: PrincipalId,
+    session: SessionId | None,
+    as_of: datetime,
+    at_most: Label,
+    agent: str = DEFAULT_AGENT,
+) -> LastSession | None:
+    """The newest that had ended by then, but this session, with its summary of then or its last three messages."""
+    return await fetch_first(conn, LastSession, _LAST_CHAT, principal, as_of, at_most, agent, ENOUGH, session)
+
+
+async def bootstrap_candidates(
+    conn: Connection,
+    principal: PrincipalId,
+    as_of: datetime,
+    tags: Collection[str],
+    at_most: Label,
+    agent: str = DEFAULT_AGENT,
+) -> list[Memory]:
+    """The important, the new, those that are pinned or preferences, and those with one of these tags or categories."""
+    return await fetch_all(conn, Memory, _CANDIDATES, principal, as_of, at_most, agent, ENOUGH, _further(tags))
+
+
+MAX_OTHER_VERSIONS = 1_000
+"""The newest messages of other versions that are compared."""
+
+
+async def bootstrap_version(
+    conn: Connection,
+    principal: PrincipalId,
+    session: SessionId | None,
+    as_of: datetime,
+    tags: Collection[str],
+    at_most: Label,
+) -> tuple[str, frozenset[MessageId]]:
+    """A digest of both, which differs once any of their rows was changed, forgotten or deleted.
+
+    With it, the other versions of the messages of the session, if that is a branch.
+    """
+    asked = (principal, as_of, at_most, DEFAULT_AGENT, ENOUGH, _further(tags), session, MAX_OTHER_VERSIONS)
+    row = await fetch_record(conn, _VERSION, *asked)
+    return row["version"], frozenset(map(MessageId, row["others"]))
+
+
+def _further(tags: Collection[str]) -> list[str]:
+    """Those that are not looked for anyway."""
+    return [tag for tag in tags if tag not in ("core", "preference")]

@@ -67,8 +67,7 @@ async def get(conn: Connection, principal: PrincipalId) -> Principal:
 async def names(conn: Connection, principals: Collection[PrincipalId]) -> dict[PrincipalId, str]:
     """The names of those of these principals that are members."""
     sql = "select id, name from principals where id = any($1::uuid[]) and role = 'member'"
-    rows = await conn.fetch(sql, list(principals))
-    return {row["id"]: row["name"] for row in rows}
+    return {row["id"]: row["name"] for row in await conn.fetch(sql, list(principals))}
 
 
 async def identities(conn: Connection, principal: PrincipalId) -> tuple[str, ...]:

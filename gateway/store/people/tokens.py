@@ -40,12 +40,10 @@ class EndedWork:
 async def end_work(conn: Connection, principal: PrincipalId, name: str, account: str) -> EndedWork:
     """End what came by a token; `account` is what its chats and triggers are filed under."""
     sql = "select id from addresses where account = $1 and channel in ('api', 'terminal') order by id for no key update"
-    held = await conn.fetch(sql, account)
-    chats = [row["id"] for row in held]
+    chats = [row["id"] for row in await conn.fetch(sql, account)]
     sql = """select session_id from addresses where id = any($1)
              union select session_id from messages where address_id = any($1) order by session_id"""
-    spoken = await conn.fetch(sql, chats)
-    sessions = [row["session_id"] for row in spoken]
+    sessions = [row["session_id"] for row in await conn.fetch(sql, chats)]
     await conn.execute("update inbox set handled_at = now() where address_id = any($1) and handled_at is null", chats)
     closed = sum([await accounts.stop(conn, session) for session in sessions])
     sql = """update schedules set paused_at = now(), updated_at = now()

@@ -40,8 +40,7 @@ async def list_contents(conn: Connection, kind: str) -> list[tuple[Pin, bytes]]:
     """All of a kind with what was confirmed or waits, by name."""
     sql = """select kind, name, state, sha256, source, changed_at, content from pins where kind = $1
              order by name, state"""
-    rows = await conn.fetch(sql, kind)
-    return [(Pin(*about), content) for *about, content in rows]
+    return [(Pin(*about), content) for *about, content in await conn.fetch(sql, kind)]
 
 
 async def content(conn: Connection, kind: str, name: str, *, staged: bool) -> bytes | None:

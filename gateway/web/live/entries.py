@@ -30,7 +30,7 @@ _ASKED = re.compile(r"^\*\*(A\d+): ", re.MULTILINE)
 
 
 def names_in(notice: str) -> tuple[str, ...]:
-    """The questions that a notice of the gateway asks; `flow/approvals/questions` writes their heads."""
+    """The questions that a notice of the gateway asks; `flow/approvals` writes their heads."""
     return tuple(_ASKED.findall(notice))
 
 

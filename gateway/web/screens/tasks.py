@@ -34,9 +34,8 @@ from gateway.store.work.trees import NodeRow, TreeFilter, TreeRow
 from gateway.web.auth.access import OWNER, VISITOR, SignedIn
 from gateway.web.http.bodies import Text
 from gateway.web.http.errors import Refused
-from gateway.web.live.boards import Draw
 from gateway.web.live.entries import question_cards
-from gateway.web.live.sse import EventStream
+from gateway.web.live.sse import Draw, EventStream
 from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Screen
 from gateway.web.site import AtSite, RowId, Site

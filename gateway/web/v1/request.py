@@ -23,7 +23,7 @@ from gateway.web.v1.request_fields import (
     text_of,
     tools_of,
 )
-from gateway.web.v1.text_cut import NO_LIMITS, TextLimits, limits_of
+from gateway.web.v1.turn import NO_LIMITS, TextLimits, limits_of
 
 ONLY: Mapping[str, Sequence[JsonValue]] = {
     "n": [1],

@@ -38,8 +38,7 @@ from gateway.web.site import Site, accept
 from gateway.web.v1 import turn
 from gateway.web.v1.request import ChatRequest
 from gateway.web.v1.request_fields import check_answer, refuse_clash
-from gateway.web.v1.text_cut import NO_LIMITS, cut
-from gateway.web.v1.turn import Pieces, TurnAnswer
+from gateway.web.v1.turn import NO_LIMITS, Pieces, TurnAnswer, cut
 from gateway.web.v1.wire import Completion, ResponseObject
 
 CHANNEL = "api"

@@ -11,9 +11,8 @@ from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints
 from gateway.domain.errors import OwnerMustAct
 from integrations.openclaw.installer.connection import remote_connection
-from integrations.openclaw.installer.installation import Installer, verify
+from integrations.openclaw.installer.installation import Installer, Remover, verify
 from integrations.openclaw.installer.openclaw import OpenClaw
-from integrations.openclaw.installer.removal import Remover
 from integrations.openclaw.installer.state import Chosen, InstallState, Places
 
 AGENT = "openclaw"

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 import asyncpg
 import pytest
 
-from gateway.agent.tool_files import databases
+from gateway.agent.tool_files import calls
 from gateway.domain.principals import Label
 from gateway.net.addresses import Rules
 from gateway.secrets.facts import Binding
@@ -203,7 +203,7 @@ async def test_without_tls_nothing_leaves_the_own_network(place: Place, monkeypa
     async def public(_host: str, _port: int, _rules: Rules) -> list[str]:
         return ["93.184.216.34"]
 
-    monkeypatch.setattr(databases, "checked_addresses", public)
+    monkeypatch.setattr(calls, "checked_addresses", public)
     assert (await place.desk.call("find_notes", word="x"))["error"] == "not_allowed"
 
 

@@ -12,7 +12,7 @@ from gateway.background.upkeep.health import Health, alone, joined
 from gateway.config.machine import SystemClock
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId, PrincipalId
-from gateway.flow.channels.leases import lease_of
+from gateway.flow.channels.supervisor import lease_of
 from gateway.flow.signals import Signals
 from gateway.store.connection.pool import Database
 from gateway.store.work import instances

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.domain.channels.channel import Capabilities
 from gateway.domain.principals import Label
-from gateway.flow.approvals import questions
+from gateway.flow import approvals
 from gateway.flow.inbound.persistence import NO_COMMAND
 from gateway.flow.live import MessageStored
 from gateway.store.connection.pool import Database
@@ -145,7 +145,7 @@ class TestQuestions:
     async def path(
         self, database: Database, workspace: Any, model: FakeModel, monkeypatch: pytest.MonkeyPatch
     ) -> MessagePath:
-        monkeypatch.setattr(questions, "TOGETHER_SECONDS", 0)
+        monkeypatch.setattr(approvals, "TOGETHER_SECONDS", 0)
         able = FakeChannel(capabilities=Capabilities(max_text=4096, buttons=True))
         return await build(database, workspace, model, channel=able)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.sandbox.command import Limits
-from gateway.sandbox.jail.cgroups import ControlGroup, take_group
+from gateway.sandbox.jail.usage import ControlGroup, take_group
 
 LIMITS = Limits(memory=64 << 20, processes=5)
 VERSIONS = {

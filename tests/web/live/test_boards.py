@@ -6,16 +6,15 @@ from contextlib import AsyncExitStack, aclosing
 import pytest
 
 from gateway.domain.errors import DatabaseDown
-from gateway.web.live import boards
-from gateway.web.live.boards import Boards
-from gateway.web.live.sse import Frame
+from gateway.web.live import sse
+from gateway.web.live.sse import Boards, Frame
 from tests.fakes.eventually import eventually
 from tests.web.conftest import Running
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boards, "POLL_SECONDS", 0)
+    monkeypatch.setattr(sse, "POLL_SECONDS", 0)
 
 
 async def patches(frames: AsyncGenerator[Frame, None]) -> list[list[str]]:
@@ -92,7 +91,7 @@ async def test_a_viewer_who_leaves_while_drawing_leaves_the_drawing_to_the_next(
 
 
 async def test_a_notification_redraws_before_the_next_poll(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(boards, "POLL_SECONDS", 3600)
+    monkeypatch.setattr(sse, "POLL_SECONDS", 3600)
     counter, open_ = Counter(), Boards()
     async with aclosing(open_.follow("one", counter.draw)) as frames:
         await patches(frames)
@@ -112,12 +111,12 @@ async def test_browsers_share_the_reads_of_a_screen_and_nothing_is_read_once_the
 
     started = await running.start(states=states)
     async with started.web.sign_in() as browser:
-        monkeypatch.setattr(boards, "POLL_SECONDS", 3600)
+        monkeypatch.setattr(sse, "POLL_SECONDS", 3600)
         async with AsyncExitStack() as stack:
             streams = [await stack.enter_async_context(browser.stream("GET", "/channels/events")) for _ in range(3)]
             lines = [stream.aiter_lines() for stream in streams]
             assert all(["channel 1" in await anext(each) for each in lines])
-        monkeypatch.setattr(boards, "POLL_SECONDS", 0)
+        monkeypatch.setattr(sse, "POLL_SECONDS", 0)
         async with browser.stream("GET", "/channels/events") as stream:
             following = stream.aiter_lines()
             assert all([await anext(following) is not None for _ in range(10)])

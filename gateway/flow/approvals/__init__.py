@@ -1,1 +1,0 @@
-"""Approvals: a run's question to a person, and what follows from the answer."""
