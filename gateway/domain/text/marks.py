@@ -50,14 +50,16 @@ WITHDRAWN = {
 """A prompt has these in place of a text that its person edited or deleted later."""
 
 
-def edited(text: str, sent_at: datetime) -> str:
-    """The new text of a message of that time; what it said before doesn't count any more."""
-    return f"{EDITED} {sent_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC now says this, nothing else.]\n{text}"
+def edited(text: str, sent_at: datetime, *, part: bool = False) -> str:
+    """The new text of a message of that time, or of a `part` of it; what it said before doesn't count any more."""
+    how = "in one of its parts" if part else "nothing else"
+    return f"{EDITED} {sent_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC now says this, {how}.]\n{text}"
 
 
-def deleted(sent_at: datetime) -> str:
-    """The note that a message of that time was deleted."""
-    return f"[Deleted: the message of {sent_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC; it counts no more.]"
+def deleted(sent_at: datetime, *, part: bool = False) -> str:
+    """The note that a message of that time, or a `part` of it, was deleted."""
+    what = "one of its parts: ask which, for that" if part else "it"
+    return f"[Deleted: the message of {sent_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC; {what} counts no more.]"
 
 
 def added(text: str) -> str:
