@@ -7,7 +7,8 @@ SILENT = ("NO_REPLY", "HEARTBEAT_OK")
 """Answers by which other gateways mean none."""
 MAX_MARK = 600
 _STAMP = re.compile(
-    r"[ \t]*(?:\[(?:\w{2,12}\.?,? )?\d{4}-\d\d-\d\d(?:,? \w{2,12})?[ T]\d\d:\d\d (?:[A-Z]{2,5}|UTC[+-]\d[\d:]*)\b"
+    r"[ \t]*(?:\[(?:\w{2,12}\.?,? )?(?:\d{4}-\d\d-\d\d(?:,? \w{2,12})?|\d\d? \w{3} \d{4})[ T]\d\d:\d\d "
+    r"(?:[A-Z]{2,5}|UTC[+-]\d[\d:]*|[A-Z]\w+/[\w/+-]+)\b"
     r"[^\]\n]{0,100}\]|\[\[?reply_to(?:_current|:[^\]\n]{0,64})\]?\])[ \t]?"
 )
 _LINE = re.compile(

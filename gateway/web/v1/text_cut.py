@@ -15,7 +15,7 @@ from gateway.web.v1.turn import Pieces
 MAX_STOPS = 16
 _MOST_TOKENS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 """Names of the same limit in the APIs, newest first."""
-_FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(?P<inside>.*?)\n?[ \t]*\1\s*", re.DOTALL)
+_FENCED = re.compile(r"\s*(`{3,}|~{3,})(?:[A-Za-z]*[ \t]*(?=[{[])|[^\n`]*\n)(?P<inside>.*?)\n?[ \t]*\1\s*", re.DOTALL)
 _FENCE_BEGINS = re.compile(r"\s*(?:[`~]|\Z)")
 
 
