@@ -226,9 +226,7 @@ def _breaks_around(tag: str) -> tuple[str, str]:
         return _PARAGRAPH + _HEADINGS[tag], _PARAGRAPH
     if _PARAGRAPHS.fullmatch(tag):
         return _LINE, _PARAGRAPH
-    if _LINES.fullmatch(tag):
-        return _LINE, _LINE
-    return {"li": ("", _LINE), "br": ("\n", "")}.get(tag, ("", ""))
+    return (_LINE, _LINE) if _LINES.fullmatch(tag) else {"li": ("", _LINE), "br": ("\n", "")}.get(tag, ("", ""))
 
 
 def _number(ordered: "_Element") -> None:

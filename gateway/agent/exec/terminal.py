@@ -134,8 +134,6 @@ class Screen:
                 self._margins, self.row, self.column = (count - 1, bottom - 1), 0, 0
             case "h" | "l" if arguments == "4":
                 self._inserts = code == "h"
-            case "s" | "u" if not arguments:
-                self._control("7" if code == "s" else "8")
             case "L" | "M":
                 self._scroll(self.row, count if code == "M" else -count)
             case "P" | "@" | "X":

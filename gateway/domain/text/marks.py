@@ -52,8 +52,8 @@ WITHDRAWN = {
 
 def edited(text: str, sent_at: datetime, *, part: bool = False) -> str:
     """The new text of a message of that time, or of a `part` of it; what it said before doesn't count any more."""
-    how = "in one of its parts" if part else "nothing else"
-    return f"{EDITED} {sent_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC now says this, {how}.]\n{text}"
+    at, how = sent_at.astimezone(UTC), "in one of its parts" if part else "nothing else"
+    return f"{EDITED} {at:%Y-%m-%d %H:%M} UTC now says this, {how}.]\n{text}"
 
 
 def deleted(sent_at: datetime, *, part: bool = False) -> str:
