@@ -58,8 +58,7 @@ def edited(text: str, sent_at: datetime, *, part: bool = False) -> str:
 
 def deleted(sent_at: datetime, *, part: bool = False) -> str:
     """The note that a message of that time, or a `part` of it, was deleted."""
-    what = "one of its parts: ask which, for that" if part else "it"
-    return f"[Deleted: the message of {sent_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC; {what} counts no more.]"
+    return f"[Deleted: the message of {sent_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC{', in part' * part}; it counts no more.]"
 
 
 def added(text: str) -> str:

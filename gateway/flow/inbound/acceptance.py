@@ -254,10 +254,8 @@ class InboundFlow:
         role, decision = self._decide(part.inbound)
         if isinstance(decision, Ignore):
             return Accepted(decision)
-        # the id is the same each time the same message arrives
-        arrival = Arrival(
-            EntryId(uuid5(_ENTRIES, "\n".join(key))), part.inbound, self.engine.clock.now(), part.followed
-        )
+        id = EntryId(uuid5(_ENTRIES, "\n".join(key)))  # the same each time the same message arrives
+        arrival = Arrival(id, part.inbound, self.engine.clock.now(), part.followed)
         return _New(key, arrival, role, decision)
 
     async def _store_together(self, new: Sequence[_New]) -> Sequence[Accepted | None]:

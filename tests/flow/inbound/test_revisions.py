@@ -60,7 +60,7 @@ CAT, DOG = (Attachment(name, f"{name}.txt", "text/plain") for name in ("cat", "d
 @pytest.mark.parametrize(
     ("id", "text", "change", "told"),
     [
-        ("p2", "", DELETED, "; one of its parts: ask which, for that counts no more.]"),
+        ("p2", "", DELETED, " UTC, in part; it counts no more.]"),
         ("p2", "the dog is ill", {"attachments": (DOG,)}, "in one of its parts.]\nthe dog is ill"),
         (
             "p1",
