@@ -56,9 +56,9 @@ def edited(text: str, sent_at: datetime, *, part: bool = False) -> str:
     return f"{EDITED} {at:%Y-%m-%d %H:%M} UTC now says this, {how}.]\n{text}"
 
 
-def deleted(sent_at: datetime, *, part: bool = False) -> str:
+def deleted(at: datetime, *, part: bool = False) -> str:
     """The note that a message of that time, or a `part` of it, was deleted."""
-    return f"[Deleted: the message of {sent_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC{', in part' * part}; it counts no more.]"
+    return f"[Deleted: the message of {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC{', in part' * part}; it counts no more.]"
 
 
 def added(text: str) -> str:
