@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from channels.slack.markup import escape
+from gateway.domain.text.texts import letters_in
 
 LEFT_OUT: Mapping[str, str] = {
     "ids, colours and how it is shown": """
@@ -41,8 +42,12 @@ def shown(part: object) -> str:
             first = offset + 1 if isinstance(offset := about.get("offset"), int) else 1
             marks = (f"{first + at}." if about.get("style") == "ordered" else "•" for at in range(len(elements)))
             return "\n".join(f"{mark} {shown(each)}" for mark, each in zip(marks, elements, strict=True))
-        case {"title": str(title), "value": str(value)}:
-            return f"{title}: {value}"
+        case {"title": str(name), "value": str(value)} | {"label": str(name), "value": int() | float() as value}:
+            return f"{name}: {value}"
+        case {"name": str(name), "data": list(data)}:
+            return f"{name}: {', '.join(map(shown, data))}"
+        case {"type": "call", "call": {"v1": {"name": str(name), **call}}}:
+            return f"[call {name}: {call.get('join_url', '')}]"
         case {"type": str(kind), **rest} if (word := _word(kind, rest)) is not None:
             return word
         case dict():
@@ -64,7 +69,7 @@ def _word(kind: str, part: Mapping[object, object]) -> str | None:
             return f"<@{id}>"
         case "channel", {"channel_id": str(id)}:
             return f"<#{id}>"
-        case "usergroup", {"usergroup_id": str(id)}:
+        case ("usergroup", {"usergroup_id": str(id)}) | ("team", {"team_id": str(id)}):
             return f"@{id}"
         case "broadcast", {"range": str(whom)}:
             return f"@{whom}"
@@ -80,12 +85,8 @@ def _word(kind: str, part: Mapping[object, object]) -> str | None:
 
 def beside(text: str, parts: Iterable[object]) -> str:
     """The words of the parts that are not in the text, which often repeats a block."""
-    said, more = _letters(text), list[str]()
+    said, more = letters_in(text), list[str]()
     for part in parts:
-        if (words := shown(part).strip()) and _letters(words) not in said:
+        if (words := shown(part).strip()) and letters_in(words) not in said:
             more.append(words)
     return "\n\n".join(more)
-
-
-def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, text.casefold()))

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from cachetools import LRUCache
 from pydantic import BaseModel, ValidationError
 
 from channels.slack.client import BRIEF_SECONDS, Client, SlackRefused
 from channels.slack.content import beside
-from channels.slack.facts import Threads, put_newest
+from channels.slack.facts import MAX_FACTS, Threads
 from channels.slack.history import NO_THREAD, ThreadSoFar, so_far
 from channels.slack.markup import mentioned, readable, without_mention
 from channels.slack.payloads import Action, AppAccount, File, Message, MessageEvent, UserNames
@@ -179,9 +180,9 @@ class Intake:
         self._threads = threads
         self._commands = commands
         self._accept = accept
-        self._names: dict[str, str] = {}
-        self._zones: dict[str, str] = {}
-        self._known: dict[tuple[str, str, bool], None] = {}
+        self._names: LRUCache[str, str] = LRUCache(MAX_FACTS)
+        self._zones: LRUCache[str, str] = LRUCache(MAX_FACTS)
+        self._known: LRUCache[tuple[str, str, bool], bool] = LRUCache(MAX_FACTS)
 
     async def take(self, said: SentMessage | None) -> None:
         """Have a message accepted. An edit that adds a mention of the app is accepted as a message, too."""
@@ -189,7 +190,7 @@ class Intake:
             return
         account = await self._client.account()
         addressed = said.private or self._is_meant(said, account)
-        put_newest(self._names, account.user_id, account.user)
+        self._names[account.user_id] = account.user
         names = await self._names_of([said.sender, *said.people]) if addressed else {}
         thread = NO_THREAD
         if addressed and said.continues and said.at not in self._threads:
@@ -208,7 +209,7 @@ class Intake:
         known = (inbound.address.chat, inbound.platform_id, inbound.addressed)
         if known not in self._known:
             await self._accept([inbound])
-            put_newest(self._known, known, None)
+            self._known[known] = True
 
     def _is_meant(self, said: SentMessage, account: AppAccount) -> bool:
         """Whether it mentions the app, or nobody in a thread that the agent talks in."""
@@ -224,9 +225,9 @@ class Intake:
         try:
             found = await self._client.call(self._client.web.users_info(user=user), UserNames, BRIEF_SECONDS)
             name = found.display_name or found.real_name or found.name or ""
-            put_newest(self._zones, user, found.zone or "")
+            self._zones[user] = found.zone or ""
         except SlackRefused:
             name = ""
         except PlatformError:
             return
-        put_newest(self._names, user, " ".join(name.split())[:80] or user)
+        self._names[user] = " ".join(name.split())[:80] or user

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from typing import TypeVar
 
 from gateway.domain.channels.channel import ChannelFacts
 from gateway.domain.channels.platform import Logger
@@ -10,19 +9,6 @@ from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import TryAgainLater
 
 MAX_FACTS = 2000
-
-Name = TypeVar("Name")
-Value = TypeVar("Value")
-
-
-def put_newest(into: dict[Name, Value], name: Name, value: Value, most: int = MAX_FACTS) -> list[Name]:
-    """Put an entry last and drop the oldest beyond `most`; returns the dropped names."""
-    into.pop(name, None)
-    into[name] = value
-    gone = list(into)[: max(0, len(into) - most)]
-    for each in gone:
-        del into[each]
-    return gone
 
 
 class CachedFacts:
@@ -63,7 +49,12 @@ class CachedFacts:
             await self._try_to_save({name: None})
 
     def _put(self, name: str, value: str) -> None:
-        self._unsaved = self._unsaved | dict.fromkeys(put_newest(self._entries, name, value))
+        """Put a fact last and drop the oldest beyond the limit."""
+        self._entries.pop(name, None)
+        self._entries[name] = value
+        for oldest in list(self._entries)[:-MAX_FACTS]:
+            del self._entries[oldest]
+            self._unsaved = self._unsaved | {oldest: None}
 
     async def _try_to_save(self, changes: dict[str, str | None]) -> None:
         self._unsaved = self._unsaved | changes

@@ -41,7 +41,7 @@ def _shown(content: str, names: Mapping[str, str]) -> str:
         case "#":
             return f"#{label or target[1:]}"
         case "!":
-            return label or f"@{target[1:].partition('^')[0]}"
+            return label or f"@{target[1:].removeprefix('subteam^').partition('^')[0]}"
         case _:
             address = target.removeprefix("mailto:").removeprefix("tel:")
             bare = address.removeprefix("https://").removeprefix("http://").rstrip("/")

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from cachetools import LRUCache
+
 from channels.slack.client import (
     BRIEF_SECONDS,
     CONNECT_SECONDS,
@@ -21,7 +23,7 @@ from channels.slack.client import (
     refusal,
     translated,
 )
-from channels.slack.facts import CachedFacts, Threads, put_newest
+from channels.slack.facts import MAX_FACTS, CachedFacts, Threads
 from channels.slack.markup import defused
 from channels.slack.payloads import File, FileAnswer, Payload, Posted, Upload
 from gateway.domain.channels.channel import FetchDelayed, FetchFailed, Outgoing, OutgoingFile, SendFailed
@@ -218,7 +220,7 @@ class Streams:
         self._client = client
         self._threads = threads
         self._facts = facts
-        self._live: dict[Address, _Stream] = {}
+        self._live: LRUCache[Address, _Stream] = LRUCache(MAX_FACTS)
         self._pause_until = 0.0
 
     async def grow(self, at: Address, turn: int, text: str) -> bool:
@@ -230,7 +232,7 @@ class Streams:
         if not watched or time.monotonic() < self._pause_until:
             return False
         stream = self._live.get(at) or _Stream(sure=self._facts.get(_stream_fact(at)) is None)
-        put_newest(self._live, at, stream)
+        self._live[at] = stream
         async with stream.lock:
             missing = stream.missing(turn, defused(text))
             if not stream.growing or not missing.strip():

@@ -182,7 +182,7 @@ def _from_message(message: Message, account: BotAccount, *, edit: int | None = N
     return Inbound(
         address=_address(message.chat, _topic(message), account),
         sender=sender,
-        text=_without_bot_name(text, account),
+        text=_COMMAND_FOR.sub(lambda said: said[1] if account.is_called(said[2]) else said[0], text),
         platform_id=f"{message.message_id}:{edit}" if edit else str(message.message_id),
         sent_at=datetime.fromtimestamp(message.edit_date, UTC) if edit and message.edit_date else message.date,
         edits=str(message.message_id) if edit else None,
@@ -252,10 +252,6 @@ def _text(message: Message) -> str | None:
     words = "" if message.text is not None else words_of(message)
     text = told(message, inline=message.forward_origin is not None)
     return None if words is None else f"{words} {text}".strip() if words else text
-
-
-def _without_bot_name(text: str, account: BotAccount) -> str:
-    return _COMMAND_FOR.sub(lambda command: command[1] if account.is_called(command[2]) else command[0], text)
 
 
 def _is_addressed(message: Message, text: str, account: BotAccount) -> bool:

@@ -194,6 +194,4 @@ def _outcome(text: str) -> SendFailed | SendDelayed | SendUncertain:
         return SendFailed(f"WhatsApp refused the message: {text}")
     if any(phrase in lower for phrase in _BUSY):
         return SendDelayed(text, BUSY_PAUSE)
-    if any(phrase in lower for phrase in _NEVER_LEFT):
-        return SendDelayed(text, OFFLINE_PAUSE)
-    return SendUncertain(text)
+    return SendDelayed(text, OFFLINE_PAUSE) if any(phrase in lower for phrase in _NEVER_LEFT) else SendUncertain(text)

@@ -93,9 +93,7 @@ class Limits:
         if times >= self.repeats:
             return _stop("repeats", f"I called {name} {times} times in the same way and learned nothing new")
         name, times = repeats.most_called()
-        if times >= self.polls:
-            return _stop("polls", f"I called {name} {times} times in the same way")
-        return None
+        return _stop("polls", f"I called {name} {times} times in the same way") if times >= self.polls else None
 
 
 def used_up(spent: float, limit: float | None) -> bool:

@@ -159,7 +159,8 @@ def shown_specs(
     """
     offers = offers_of(sources)
     ready = [spec_of(offer.tool, offer.label) for offer in offers.values() if offer.label is Label.OWNER]
-    few = len(ready) <= MAX_TOOLS and sum(map(_size, ready)) <= MAX_CHARS
+    sizes = (len(each.description) + len(json.dumps(each.parameters)) for each in ready)
+    few = len(ready) <= MAX_TOOLS and sum(sizes) <= MAX_CHARS
     listed = {spec.name: spec for spec in (ready if few else ())}
     known = {name for name, offer in offers.items() if offer.label <= label and name not in listed}
     found = [name for name in dict.fromkeys(found_in(entries)) if name in known]
@@ -190,7 +191,3 @@ def _names(result: str) -> Iterator[str]:
     match json_or_text(result):
         case {"tools": list(tools)}:
             yield from (str(tool["name"]) for tool in tools if isinstance(tool, dict) and "name" in tool)
-
-
-def _size(spec: ToolSpec) -> int:
-    return len(spec.description) + len(json.dumps(spec.parameters))

@@ -1,5 +1,6 @@
 """Zip files: lists their contents without unpacking them, and checks those that are documents."""
 
+import gzip
 import re
 import zipfile
 import zlib
@@ -50,6 +51,13 @@ def read_zip(source: Path, out: Output) -> str:
             else:
                 out.add_file(name, content)
     return description
+
+
+def read_gzip(source: Path, out: Output) -> str:
+    """Read the one file inside; returns the description."""
+    with gzip.open(source) as file:
+        out.add_file("the file in it", file.read(MAX_UNPACKED_BYTES + 1))
+    return f"packed file: {out.first_line()}"
 
 
 def _names(archive: zipfile.ZipFile) -> list[str]:

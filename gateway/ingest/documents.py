@@ -4,7 +4,7 @@ import io
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
@@ -319,9 +319,9 @@ def use_of(name: str) -> "Use | _Words | str":
     return next((use for pattern, use in PARTS if re.fullmatch(pattern, name, re.IGNORECASE)), "unrecognised part")
 
 
-def add_parts(archive: zipfile.ZipFile, out: Output) -> None:
-    """Add headers, footers, comments, charts and words in drawings as a page, pictures and files inside as more."""
-    texts, files = [], []
+def add_parts(archive: zipfile.ZipFile, out: Output, found: Iterable[str] = ()) -> None:
+    """Add what was `found`, headers, comments, charts and words in drawings as a page, pictures and files as more."""
+    texts, files = list(found), []
     for name in archive.NameToInfo:  # each once: a name that is listed often would be unpacked as often
         use = use_of(name)
         if use is Use.FILE:
@@ -330,7 +330,7 @@ def add_parts(archive: zipfile.ZipFile, out: Output) -> None:
             out.leave_out(use)
         elif not isinstance(use, Use):
             texts.append(use(xml_part(archive, name)))
-    if found := "\n".join(filter(None, dict.fromkeys(texts))):
-        out.add(found)
+    if text := "\n".join(filter(None, dict.fromkeys(texts))):
+        out.add(text)
     for name in files:
         out.add_file(name.rpartition("/")[2], archive.read(name))

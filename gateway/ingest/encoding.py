@@ -68,6 +68,8 @@ def detected(raw: bytes, among: Sequence[str] = _DETECTED) -> Decoded | None:
         return None
     if b"\x1b$" in sample and not bad:
         return Decoded(_decoded(raw, "iso2022_jp"))
+    if sample.isascii() and re.search(rb"~\{(?:[\x21-\x77][\x21-\x7e]){2,}~\}", sample):  # RFC 1843
+        return Decoded(_decoded(raw, "hz"), "hz")
     if bad * 2 <= sum(map(str.isalpha, filter(_beyond_ascii, text))):
         return Decoded(text)
     encoding, certain = _best(sample, among)

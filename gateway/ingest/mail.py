@@ -16,12 +16,11 @@ from gateway.ingest.text import decode_html, html_text, page_text, parsed_html, 
 
 _SECURED = {
     "application/pkcs7-mime": "encrypted or signed body (S/MIME)",
-    "application/x-pkcs7-mime": "encrypted or signed body (S/MIME)",
     "multipart/encrypted": "encrypted body (PGP)",
     "application/pgp-encrypted": "encrypted body (PGP)",
     "message/external-body": "attachment that is kept elsewhere",
 }
-_SIGNATURES = frozenset({"application/pkcs7-signature", "application/x-pkcs7-signature", "application/pgp-signature"})
+_SIGNATURES = frozenset({"application/pkcs7-signature", "application/pgp-signature"})
 _HEADERS = ("From", "Reply-To", "To", "Cc", "Bcc", "Date", "Subject")
 
 
@@ -52,7 +51,7 @@ def _header(message: Message, name: str) -> str:
 
 def _leaves(message: EmailMessage, out: Output) -> Iterator[EmailMessage]:
     """The parts that hold something; of alternatives the best text, and an invitation."""
-    kind = message.get_content_type()
+    kind = message.get_content_type().replace("/x-", "/")
     if secured := _SECURED.get(kind):
         out.leave_out(secured)
     elif kind == "multipart/alternative":
@@ -102,9 +101,7 @@ def _content(part: MIMEPart, out: Output | None = None) -> str:
 
 def _bytes(part: MIMEPart) -> bytes:
     payload = part.get_payload(decode=True)
-    if isinstance(payload, bytes):
-        return payload
-    return b"\n".join(each.as_bytes() for each in _parts(part))
+    return payload if isinstance(payload, bytes) else b"\n".join(each.as_bytes() for each in _parts(part))
 
 
 def _file_name(part: EmailMessage) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from gateway.ingest.ocr import SCAN_SIDE, recognised
 from gateway.ingest.output import LONG_SIDE, MAX_FILES, MAX_PAGES, OCR_PAGES, Output, Unreadable
+from gateway.ingest.text import html_text, parsed_html
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -181,7 +182,7 @@ def _line(page: "PdfPage", annotation: _Handle) -> Iterator[str]:
     elif subtype != pdfium.FPDF_ANNOT_POPUP:
         if subtype in _UNREAD:
             yield f"[{_UNREAD[subtype]}]"
-        if note := _string(annotation, b"Contents"):
+        if note := _string(annotation, b"Contents") or html_text(parsed_html(_string(annotation, b"RC"))):
             author = _string(annotation, b"T")
             yield f"[note{f' by {author}' if author else ''}: {note}]"
 

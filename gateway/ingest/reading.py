@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 
 from gateway.domain.json import Json
 from gateway.ingest import ocr
-from gateway.ingest.archive import read_zip
+from gateway.ingest.archive import read_gzip, read_zip
 from gateway.ingest.documents import read_docx, read_odf, read_pptx, read_rtf
 from gateway.ingest.mail import read_mail, read_mbox, read_msg
 from gateway.ingest.ocr import read_image
@@ -39,6 +39,7 @@ Reader = Callable[[Path, Output], str]
 
 _READERS: Mapping[str, Reader] = {
     "application/zip": read_zip,
+    "application/gzip": read_gzip,
     "message/rfc822": read_mail,
     "application/mbox": read_mbox,
     "application/vnd.ms-outlook": read_msg,

@@ -1,5 +1,6 @@
 """Spreadsheets: Excel's of today, binary ones, and those of Excel 97 to 2003."""
 
+import html
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -8,6 +9,7 @@ from functools import lru_cache
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+from zipfile import ZipFile
 
 from gateway.ingest.archive import checked_zip
 from gateway.ingest.documents import add_parts
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 
 _DIGITS = re.compile(r"[#0?][#0?,]*(?:\.[#0?]+)?")
+_EDGE = re.compile(rb"<(?:\w+:)?(?:odd|even|first)(Header|Footer)[^<>]*>([^<]+)<")
+_EDGE_CODE = re.compile(r'(?<!&)&(?:"[^"]*"|K[\dA-Fa-f]{6}|\d+|[A-Z])')
 _SYMBOL = re.compile(r'\[\$([^\]-]*)[^\]]*\]|"([^"]*)"')
 """A currency with its locale, and literal text, of a format (ECMA-376-1, 18.8.31)."""
 _UNSEEN = re.compile(r"\[(?!\$)[^\]]*\]|[_*].|\\(?=.)")
@@ -46,8 +50,16 @@ def read_xlsx(source: Path, out: Output) -> str:
         else:
             description = _read_values(source, out)
             out.problem = out.problem or "formulas were read by their last values only" * has_formulas
-        add_parts(archive, out)
+        add_parts(archive, out, _edges(archive))
     return description
+
+
+def _edges(archive: ZipFile) -> Iterator[str]:
+    """Headers and footers of the printed sheets, without fonts and fields (ECMA-376-1, 18.3.1.46)."""
+    for name in filter(re.compile("xl/worksheets/").match, archive.NameToInfo):
+        for kind, code in _EDGE.findall(archive.read(name)):
+            words = _EDGE_CODE.sub(" ", html.unescape(code.decode("utf-8", "replace"))).replace("&&", "&").split()
+            yield f"[{kind.decode().lower()}: {' '.join(words)}]" if words else ""
 
 
 def read_xlsb(source: Path, out: Output) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import posixpath
+import quopri
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -23,17 +24,26 @@ _BASE64 = re.compile(
 )
 
 
+_ENCODED = re.compile(r"(?im)^([a-z][\w.;=-]*;(?:encoding=)?quoted-printable[\w;=-]*):((?:.*=\r?\n)*.*)")
+
+
 def read_text(source: Path, out: Output) -> str:
     """Read the text; returns the description."""
     raw = start_of(source, out)
     found = detected(raw) or Decoded("")
     if found.guess and raw.startswith(b"<?xml"):
         found = Decoded(decode_html(raw))
-    text = without_base64(found.text, out)
+    text = without_base64(_ENCODED.sub(_value, found.text), out)
     lines = len(text.splitlines())
     out.add(text)
     doubt = f" (the encoding is a guess: {found.guess})" if found.guess else ""
     return f"{lines:,} line{'s' * (lines != 1)}{doubt}: {out.first_line()}"
+
+
+def _value(found: re.Match[str]) -> str:
+    """The value of an old address card or appointment (vCard 2.1, 2.1.3), as text."""
+    charset = re.search(r"charset=([\w-]+)", found[1], re.IGNORECASE)
+    return f"{found[1]}:{decode_html(quopri.decodestring(found[2].encode()), charset[1] if charset else '')}"
 
 
 def without_base64(text: str, out: Output) -> str:
@@ -216,9 +226,7 @@ def _breaks_around(tag: str) -> tuple[str, str]:
         return _PARAGRAPH + _HEADINGS[tag], _PARAGRAPH
     if _PARAGRAPHS.fullmatch(tag):
         return _LINE, _PARAGRAPH
-    if _LINES.fullmatch(tag):
-        return _LINE, _LINE
-    return {"li": ("", _LINE), "br": ("\n", "")}.get(tag, ("", ""))
+    return (_LINE, _LINE) if _LINES.fullmatch(tag) else {"li": ("", _LINE), "br": ("\n", "")}.get(tag, ("", ""))
 
 
 def _number(ordered: "_Element") -> None:

@@ -130,7 +130,10 @@ def _day_field(name: str, text: str) -> str:
             f'{name} "{one_line(text, _MAX_SHOWN)}" is not understood: take more days, such as "1-3" or "28-31", and '
             "let the prompt say on which of them there is something to do"
         )
-    return "*" if text == "?" else re.sub(r"\b(\w{1,3})L\b", r"L\1", text.replace("l", "L"))
+    # croniter knows the last of a weekday by its number only
+    names = re.compile(r"[a-z]{3}(?=l\b)|(?<=\bl)[a-z]{3}", re.IGNORECASE)
+    text = names.sub(lambda day: str(_FIELDS[4].names.get(day[0].lower(), day[0])), text).replace("l", "L")
+    return "*" if text == "?" else re.sub(r"\b(\w{1,3})L\b", r"L\1", text)
 
 
 _DAY = timedelta(days=1)
@@ -196,7 +199,7 @@ _RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
 
 def numbers(field: str, place: int) -> list[int]:
     """The numbers that a valid field stands for, sorted; `place` is its own among the five, from 0."""
-    from croniter import croniter
+    from croniter import croniter  # deferred: importing it takes 40 ms
 
     found = croniter.expand(" ".join(["*"] * place + [field] + ["*"] * (4 - place)))[0][place]
     low, high = _RANGES[place]

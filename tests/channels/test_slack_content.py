@@ -37,12 +37,20 @@ def test_rich_text_reads_as_it_is_shown() -> None:
         {"type": "text", "text": "a < b "}, {"type": "link", "url": "https://e.org", "text": "here"},
         {"type": "user", "user_id": "U1"}, {"type": "emoji", "name": "tea"}, {"type": "broadcast", "range": "here"},
         {"type": "date", "timestamp": 1, "fallback": "today"}, {"type": "channel", "channel_id": "C1"},
-        {"type": "color", "value": "#f00"},
+        {"type": "color", "value": "#f00"}, {"type": "team", "team_id": "T1"},
     ]}  # fmt: skip
-    assert shown(section) == "a &lt; b <https://e.org|here><@U1>:tea:@heretoday<#C1>#f00"
+    assert shown(section) == "a &lt; b <https://e.org|here><@U1>:tea:@heretoday<#C1>#f00@T1"
     assert shown({"type": "rich_text_list", "elements": [section, section]}).count("• a") == 2
     old = {"type": "rich_text_section", "elements": [{"type": "text", "text": "old", "style": {"strike": True}}]}
     assert shown({"type": "rich_text_list", "style": "ordered", "offset": 2, "elements": [old]}) == "3. ~old~"
+
+
+def test_a_call_has_its_name_and_a_chart_its_numbers() -> None:
+    call = {"id": "R1", "name": "Weekly", "join_url": "https://e.org/1", "created_by": "U1"}
+    assert shown({"type": "call", "call_id": "R1", "call": {"v1": call}}) == "[call Weekly: https://e.org/1]"
+    series = [{"name": "Rent", "data": [{"label": "May", "value": 700}, {"label": "June", "value": 7.5}]}]
+    chart = {"type": "data_visualization", "title": "Costs", "chart": {"type": "bar", "series": series}}
+    assert shown(chart) == "Costs\nRent: May: 700, June: 7.5"
 
 
 BREAD = {"type": "text", "text": "Bread"}

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from channels.slack.facts import MAX_FACTS, CachedFacts, put_newest
+from channels.slack.facts import MAX_FACTS, CachedFacts
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.errors import TryAgainLater
 from gateway.store.connection.pool import Database
@@ -39,18 +39,13 @@ async def test_what_is_kept_is_on_every_machine_and_what_is_dropped_is_on_none(d
     assert (await kept(database, channel="other")).get("b") is None
 
 
-def test_the_newest_are_kept() -> None:
-    entries: dict[str, str] = {}
-    gone = [put_newest(entries, *each, 3) for each in [("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"), ("d", "1")]]
-    assert (entries, gone) == ({"c": "1", "a": "2", "d": "1"}, [[], [], [], [], ["b"]])
-
-
 async def test_what_made_room_is_gone_from_the_database_too(database: Database) -> None:
     await StoredFacts(database, "slack").save({f"old {number}": "" for number in range(MAX_FACTS)})
     found = await kept(database)
+    await found.note("old 0", "again")
     await found.note("new", "1")
     again = await kept(database)
-    assert (again.get("old 0"), again.get("old 1"), again.get("new")) == (None, "", "1")
+    assert [again.get(name) for name in ("old 0", "old 1", "old 2", "new")] == ["again", None, "", "1"]
 
 
 async def test_without_the_database_a_note_waits_and_what_must_not_be_forgotten_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from channels.slack.markup import defused, mentioned, readable, to_mrkdwn, witho
         ("ask <@U1> or <@U2|bob>", "ask @Ada or @bob"),
         ("<@U9>", "@U9"),
         ("in <#C1|general>, <#C2>", "in #general, #C2"),
-        ("<!here> <!subteam^S1|@team> <!subteam^S1>", "@here @team @subteam"),
+        ("<!here> <!subteam^S1|@team> <!subteam^S1>", "@here @team @S1"),
         ("<!date^1^{date}|yesterday>", "yesterday"),
         ("<https://x.example/a?b=1&amp;c=2>", "https://x.example/a?b=1&c=2"),
         ("<https://x.example|the page>", "the page (https://x.example)"),

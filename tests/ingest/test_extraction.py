@@ -1,5 +1,6 @@
 import codecs
 import email.message
+import gzip
 import io
 import json
 import mimetypes
@@ -24,6 +25,8 @@ from tests.ingest.samples import Sample, zipped
 
 SAMPLES = samples.samples()
 BOMB = b"\0" * (output.MAX_UNPACKED_BYTES + 1)
+CUT_ARCHIVE = "the archive is damaged or cut off; pack it anew, or send the files"
+PACKED_TAR = "the file in it: this kind of archive isn't supported; send it as .zip"
 
 Read = Callable[[bytes, str], ExtractedFile]
 
@@ -151,7 +154,9 @@ class TestRefusals:
             ),
             (b"\0\0\0\x18ftypheic", "x.heic", CUT_OFF),
             (b"<html></html>", "x.html", "no text was found in it"),
-            (b"\x1f\x8bnothing", "x.tar.gz", "this kind of archive isn't supported; send it as .zip"),
+            (b"\x1f\x8bnothing", "x.tar.gz", CUT_ARCHIVE),
+            (gzip.compress(bytes(257) + b"ustar"), "x.tar.gz", PACKED_TAR),
+            (gzip.compress(BOMB, 1), "x.gz", "left out: 1 file beyond the limits"),
         ],
     )
     def test_what_is_not_read_is_said(self, content: bytes, name: str, problem: str, reading: Read) -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import email.message
+import gzip
 import io
 import json
 import zipfile
@@ -244,6 +245,36 @@ def drawn(words: str) -> str:
     return f"<w:p><w:r><w:drawing><wp:anchor>{graphic}</wp:anchor></w:drawing></w:r></w:p>"
 
 
+OLD_CARD = (
+    b"BEGIN:VCARD\r\nN;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:M=C3=BCller;J=C3=\r\n=B6rg\r\n"
+    b"NOTE;QUOTED-PRINTABLE:14=20pegs\r\nEND:VCARD\r\n"
+)
+
+
+def with_edges() -> bytes:
+    """A workbook whose printed pages have a header in three parts, with fonts, and a footer."""
+    book, out = openpyxl.Workbook(), io.BytesIO()
+    book.active["A1"] = "total"
+    book.active.oddHeader.left.text = 'Budget &"Arial,Bold"2026 &KFF0000R&&D'
+    book.active.oddHeader.right.text = "| page &P"
+    book.active.oddFooter.center.text = "internal"
+    book.save(out)
+    return out.getvalue()
+
+
+def rich_note() -> bytes:
+    """A text on a page whose words are only in its rich form."""
+    rich = b'(<?xml version="1.0"?><body xmlns="http://www.w3.org/1999/xhtml"><p>ask again <b>in May</b></p></body>)'
+    return samples.assembled(
+        [
+            b"<</Type/Catalog/Pages 2 0 R>>",
+            b"<</Type/Pages/Count 1/Kids[3 0 R]>>",
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Annots[4 0 R]>>",
+            b"<</Type/Annot/Subtype/FreeText/T(Cy)/RC %b/Rect[50 500 200 520]>>" % rich,
+        ]
+    )
+
+
 def deck() -> bytes:
     """A slide with a soft line break, and a shape that only newer programs show, with an equation and a description."""
     show, out = pptx.Presentation(), io.BytesIO()
@@ -428,6 +459,16 @@ UNUSUAL = ", 1 ".join(f"damaged or unusually packed file ({name}.txt; send it by
         ("a.ipynb", b'{"worksheets": [{"cells": [{"input": ["14 pegs"]}]}]}', "14 pegs", ""),
         ("a.txt", b"\x1b[31mKeyError\x1b[0m 14", "KeyError 14", ""),
         ("a.csv", b"a,b\0\n14,2\n", "a,b\n14,2", ""),
+        ("a.csv.gz", gzip.compress(b"a,b\n14,2\n"), "a,b\n14,2", ""),
+        (
+            "a.svgz",
+            gzip.compress(b"<svg><text>Exit 7</text></svg>"),
+            "Exit 7",
+            "left out: 1 drawing (SVG; only its words were read)",
+        ),
+        ("a.vcf", OLD_CARD, "N;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:Müller;Jörg\nNOTE;QUOTED-PRINTABLE:14 pegs", ""),
+        ("a.xlsx", with_edges(), "[header: Budget 2026 R&D | page]\n[footer: internal]", ""),
+        ("a.pdf", rich_note(), "[note by Cy: ask again in May]", ""),
     ],
     ids=lambda each: each if isinstance(each, str) and each.startswith("a.") else "",
 )

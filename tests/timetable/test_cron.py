@@ -40,6 +40,7 @@ def test_is_kept_with_one_space_between() -> None:
         ("0 0 15,l * *", "0 0 15,L * *", lambda day: day.day == 15 or (day + timedelta(days=1)).day == 1),
         ("0 0 * * 1#1", "0 0 * * 1#1", lambda day: day.weekday() == 0 and day.day <= 7),
         ("0 0 * * mon#2,3#5", "0 0 * * mon#2,3#5", lambda day: (day.weekday(), (day.day - 1) // 7) in {(0, 1), (2, 4)}),
+        ("0 0 * * friL", "0 0 * * L5", lambda day: day.weekday() == 4 and (day + timedelta(days=7)).month != day.month),
         ("0 0 * * 5L", "0 0 * * L5", lambda day: day.weekday() == 4 and (day + timedelta(days=7)).month != day.month),
         ("0 0 * * 1%2", "0 0 * * 1%2", lambda day: day.weekday() == 0 and (day - MONDAY).days % 14 == 0),
         (

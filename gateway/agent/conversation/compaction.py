@@ -89,9 +89,7 @@ def cut_of(rows: Sequence[MessageRow], task: TaskId, keep: int) -> Cut | None:
     body = [row for row in rows if row.kind != "summary"]
     past = body[: _turn_starts(body, task)]
     start = _with_results(body, _kept_from(past, keep))
-    if not any(row.kind != "notice" for row in body[:start]):
-        return None
-    return Cut(previous, tuple(body[:start]))
+    return Cut(previous, tuple(body[:start])) if any(row.kind != "notice" for row in body[:start]) else None
 
 
 def turn_after(rows: Sequence[MessageRow], task: TaskId) -> int:
@@ -299,8 +297,9 @@ def summary_prompt(what: Cut, budget: int, limit: int) -> Prompt:
     """The prompt for a summary of `limit` tokens, at most `budget` (≥ 200) itself; the longest texts are cut first."""
     system = _summary_instructions().format(words=limit * 6 // 10)
     room = budget - estimate(system) - MARKER_TOKENS
-    rows = [row for row in (what.previous, *what.covered) if row is not None and not _recalled(row)]
-    pieces = [line for row in rows if (line := _record_of(row.entry))]
+    rows = filter(None, (what.previous, *what.covered))
+    told = (row for row in rows if row.kind != "tool_result" or row.tool not in FROM_MEMORY)
+    pieces = [line for row in told if (line := _record_of(row.entry))]
     pieces = pieces[:1] + pieces[1:][-max(1, room // SHORTEST_RECORD_LINE) :]
     # indented, so that no text can pass for another piece
     pieces = ["\n  ".join(line.splitlines()) for line in pieces]
@@ -308,10 +307,6 @@ def summary_prompt(what: Cut, budget: int, limit: int) -> Prompt:
     marker = next(marker for n in count(1) if (marker := f"=== record {n} ===") not in record)
     ask = UserMessage(f"{marker}\n{record}\n{marker}\nWrite the summary of this record.")
     return Prompt(fit((SystemMessage(system), ask), budget, estimate, longest=budget))
-
-
-def _recalled(row: MessageRow) -> bool:
-    return row.kind == "tool_result" and row.tool in FROM_MEMORY
 
 
 def _record_of(entry: Entry) -> str:

@@ -17,12 +17,12 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _TOKEN = re.compile(
     r"(?P<text>[^\x00-\x08\x0a-\x1f\x7f-\x9f]+)"
     r"|(?:\x1b\[|\x9b)(?P<arguments>[0-?]{0,20})[ -/]{0,3}(?P<code>[@-~])?"
-    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
+    r"|(?:\x1b[\]PX^_k]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
     r"|\x1b(?:[ -/]{1,3}[0-~]?|(?P<escape>[0-~])?)"
     r"|(?P<control>.)",
     re.DOTALL,
 )
-_CUT = re.compile(r"\x1b(?:\[[0-?]{0,20}[ -/]{0,3}|[\]PX^_][^\x07\x1b\x9c\n]{0,1000}|[ -/]{0,3})\Z")
+_CUT = re.compile(r"\x1b(?:\[[0-?]{0,20}[ -/]{0,3}|[\]PX^_k][^\x07\x1b\x9c\n]{0,1000}|[ -/]{0,3})\Z")
 
 
 def rendered(text: str) -> str:

@@ -231,11 +231,7 @@ async def bootstrap_context(
 
 
 def _chosen(ranked: Sequence[Memory], top: int, always: frozenset[str]) -> list[Memory]:
-    return [memory for place, memory in enumerate(ranked) if place < top or memory.pinned or _marks(memory) & always]
-
-
-def _marks(memory: Memory) -> set[str]:
-    return {*memory.tags, *([memory.category.value] if memory.category else [])}
+    return [one for place, one in enumerate(ranked) if place < top or one.pinned or {*one.tags, one.category} & always]
 
 
 def _weight(memory: Memory, now: datetime, bias: float) -> float:

@@ -21,7 +21,7 @@ LONGEST_NAME = 80
 
 _COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.DOTALL)
 _HEADING = re.compile(r"^ {0,3}#{1,6}([ \t].*)?$", re.MULTILINE)
-_AT_THE_END = re.compile(r"(?<=[.!?…:。！？\n])[\s*_`~\"'>-]*heartbeat[\W_]*ok[\W_]*\Z", re.IGNORECASE)
+_SENTENCE_END = re.compile(r"(?<=[.!?…:。！？\n])")
 _UNREADABLE = re.compile(r"\[(\S*HEARTBEAT\.md could not be read: .*)\]", re.DOTALL)
 
 
@@ -55,7 +55,13 @@ def heartbeat_prompt(concerns: Sequence[Concern], now: datetime, zone: str, name
     """The prompt; `zone` is the IANA zone of the user called `name`."""
     lines = [f"This is a heartbeat: nobody wrote to you. It is {_minute(now, zone)}."]
     if concerns:
-        lines += ["Since the last one the gateway noticed:", *(f"- {_line(concern, zone)}" for concern in concerns)]
+        noticed = (
+            (_NOTICED[each.kind], one_line(each.what, LONGEST_NAME), _minute(each.at, zone)) for each in concerns
+        )
+        lines += [
+            "Since the last one the gateway noticed:",
+            *(f"- {text.format(what, at)}" for text, what, at in noticed),
+        ]
     if len(concerns) >= MAX_CONCERNS:
         lines += ["- There may be more; only the oldest are listed."]
     lines += [
@@ -75,8 +81,10 @@ def outcome_of(answer: str) -> HeartbeatOutcome:
 
 def news_in(answer: str) -> str:
     """The answer as it is sent: without the phrase that some models end on although they have news."""
-    found = _AT_THE_END.search(answer, max(0, len(answer) - 400))
-    return answer[: found.start()].rstrip() if found else answer
+    ends = (found.start() for found in _SENTENCE_END.finditer(answer, max(0, len(answer) - 400)))
+    # a fence closes with the news if the phrase stands behind it
+    phrase = (at for at in ends if is_quiet(answer[at:], NOTHING_TO_REPORT) and answer.count("```", at) % 2 == 0)
+    return answer[: next(phrase, None)].rstrip()
 
 
 _NOTICED: Mapping[ConcernKind, str] = {
@@ -86,10 +94,6 @@ _NOTICED: Mapping[ConcernKind, str] = {
     "doubtful": "Something you said on {} on {} may not have been delivered.",
     "unanswered": "A message on {} of {} has no answer yet.",
 }
-
-
-def _line(concern: Concern, zone: str) -> str:
-    return _NOTICED[concern.kind].format(one_line(concern.what, LONGEST_NAME), _minute(concern.at, zone))
 
 
 def _minute(at: datetime, zone: str) -> str:

@@ -14,7 +14,8 @@ SILENT = ("NO_REPLY", "HEARTBEAT_OK")
 """Answers by which other gateways mean none."""
 MAX_MARK = 600
 _STAMP = re.compile(
-    r"[ \t]*(?:\[(?:\w{2,12}\.?,? )?\d{4}-\d\d-\d\d(?:,? \w{2,12})?[ T]\d\d:\d\d (?:[A-Z]{2,5}|UTC[+-]\d[\d:]*)\b"
+    r"[ \t]*(?:\[(?:\w{2,12}\.?,? )?(?:\d{4}-\d\d-\d\d(?:,? \w{2,12})?|\d\d? \w{3} \d{4})[ T]\d\d:\d\d "
+    r"(?:[A-Z]{2,5}|UTC[+-]\d[\d:]*|[A-Z]\w+/[\w/+-]+)\b"
     r"[^\]\n]{0,100}\]|\[\[?reply_to(?:_current|:[^\]\n]{0,64})\]?\])[ \t]?"
 )
 _LINE = re.compile(
@@ -69,14 +70,15 @@ WITHDRAWN = {
 """A prompt has these in place of a text that its person edited or deleted later."""
 
 
-def edited(text: str, sent_at: datetime) -> str:
-    """The new text of a message of that time; what it said before doesn't count any more."""
-    return f"{EDITED} {sent_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC now says this, nothing else.]\n{text}"
+def edited(text: str, sent_at: datetime, *, part: bool = False) -> str:
+    """The new text of a message of that time, or of a `part` of it; what it said before doesn't count any more."""
+    at, how = sent_at.astimezone(UTC), "in one of its parts" if part else "nothing else"
+    return f"{EDITED} {at:%Y-%m-%d %H:%M} UTC now says this, {how}.]\n{text}"
 
 
-def deleted(sent_at: datetime) -> str:
-    """The note that a message of that time was deleted."""
-    return f"[Deleted: the message of {sent_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC; it counts no more.]"
+def deleted(at: datetime, *, part: bool = False) -> str:
+    """The note that a message of that time, or a `part` of it, was deleted."""
+    return f"[Deleted: the message of {at.astimezone(UTC):%Y-%m-%d %H:%M} UTC{', in part' * part}; it counts no more.]"
 
 
 def added(text: str) -> str:

@@ -82,6 +82,11 @@ def compact(number: float) -> str:
     return f"{number:.0f}"
 
 
+def letters_in(text: str) -> str:
+    """Only its letters and digits, for comparisons: without case and the forms that Unicode holds for equal."""
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))
+
+
 def json_text(value: object, indent: int | None = None) -> str:
     """`value` as JSON; in plain ASCII if it holds anything that a terminal would obey."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
@@ -135,9 +140,7 @@ def title(asked: str, summary: str = "", file: str = "") -> str:
 def clipped(words: str, longest: int = MAX_TITLE) -> str:
     """In one line, cut between two words."""
     line = one_line(words, longest + 1)
-    if len(line) <= longest:
-        return line
-    return f"{line[:longest].rsplit(' ', 1)[0].rstrip(' ,;:')}…"
+    return line if len(line) <= longest else f"{line[:longest].rsplit(' ', 1)[0].rstrip(' ,;:')}…"
 
 
 def _first_sentence(text: str) -> str:

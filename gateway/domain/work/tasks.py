@@ -1,5 +1,6 @@
 """Tasks: durable units of work, each one row, which also queues it; and the input of an `agent` task."""
 
+import html
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,6 +12,8 @@ from gateway.domain.conversation.model import ModelsExhausted, Reply
 from gateway.domain.conversation.transcript import AssistantText, Notice
 from gateway.domain.ids import AddressId, MemoryId, MessageId, PrincipalId, ScheduleId, SessionId, TaskId
 from gateway.domain.principals import Label
+from gateway.domain.text.marks import without_copied_marks
+from gateway.domain.text.texts import letters_in
 
 
 class Lane(StrEnum):
@@ -145,8 +148,7 @@ QUIET = "nothing to report"
 _BEFORE = re.compile(
     r"\A.*(?:</(?:think(?:ing)?|thought|reasoning)>|◁/think▷|<\|message\|>)", re.DOTALL | re.IGNORECASE
 )
-_STAMP = re.compile(r"\A[\W_]*\[[^\]\n]{0,30}\d{4}-\d\d-\d\d[^\]\n]{0,100}\]")
-_MARKUP = re.compile(r"</?[a-z][^<>\n]{0,80}>|^[ \t]*(?:`{3,}|~{3,})[a-z]*[ \t]*$", re.IGNORECASE | re.MULTILINE)
+_MARKUP = re.compile(r"(?im)<(?:[/|]?[a-z]|!--)[^<>\n]{0,80}>|^[ \t]*(?:`{3,}|~{3,})[a-z]*[ \t]*$")
 _SHORT = 400
 """Characters of a text with its markup that may be such a word; the check is linear in any case."""
 
@@ -156,11 +158,8 @@ def is_quiet(text: str, word: str) -> bool:
     said = _BEFORE.sub("", text).strip()
     if len(said) > _SHORT:
         return False
-    return _letters(_MARKUP.sub("", _STAMP.sub("", said))) == _letters(word)
-
-
-def _letters(text: str) -> str:
-    return re.sub(r"[\W_]+", "", text).casefold()
+    plain = html.unescape(_MARKUP.sub("", without_copied_marks(said)))
+    return letters_in(plain).replace("okay", "ok") == letters_in(word)
 
 
 @dataclass(frozen=True, slots=True)

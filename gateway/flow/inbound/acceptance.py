@@ -254,7 +254,8 @@ class InboundFlow:
         role, decision = self._decide(part.inbound)
         if isinstance(decision, Ignore):
             return Accepted(decision)
-        arrival = Arrival(_entry_id(key), part.inbound, self.engine.clock.now(), part.followed)
+        id = EntryId(uuid5(_ENTRIES, "\n".join(key)))  # the same each time the same message arrives
+        arrival = Arrival(id, part.inbound, self.engine.clock.now(), part.followed)
         return _New(key, arrival, role, decision)
 
     async def _store_together(self, new: Sequence[_New]) -> Sequence[Accepted | None]:
@@ -372,10 +373,4 @@ class InboundFlow:
 
 
 def _chat(inbound: Inbound) -> tuple[str, str, str]:
-    at = inbound.address
-    return at.channel, at.account, at.chat
-
-
-def _entry_id(key: tuple[str, ...]) -> EntryId:
-    """The same id each time the same message arrives."""
-    return EntryId(uuid5(_ENTRIES, "\n".join(key)))
+    return inbound.address.channel, inbound.address.account, inbound.address.chat

@@ -314,6 +314,7 @@ async def _seen_before(tx: Connection, inbound: Inbound, decision: Decision) -> 
 
 MAX_NOTICE = 1_000
 NO_COMMAND = "An edited command isn't run. Send the command as a new message."
+INSTEAD = "Its file is now {}, which isn't read: send it as a new message."
 CLOSED = "Closed: {}, because the message that led to it was {}. Write again what you want."
 
 
@@ -323,9 +324,10 @@ async def revise(
     """Apply the edit or deletion of the message with the platform id `changed`; the caller holds the session.
 
     Returns the message that says so to the agent; None if the agent never had the old text, or it is the same. An edit
-    of a message that is being answered now joins the turn. Open questions that the old text led to are closed.
+    of a message that is being answered now joins the turn. Open questions that the old text led to are closed. A
+    further part of an album has no message of its own: what changes there is told of the whole.
     """
-    said = arrival.inbound
+    said = await _with_new_files_named(tx, at, arrival.inbound, changed)
     if not said.deleted and (early := await unread.edit(tx, at.id, changed, said.text, label)) is not None:
         return early
     old = await unread.withdraw(tx, at.id, changed, "deleted" if said.deleted else "edited", said.text)
@@ -333,16 +335,19 @@ async def revise(
         before = await inbox.find_duplicate(tx, replace(said, platform_id=changed))
         if before is not None and before.kind == "command" and not said.deleted:
             await send_notice(tx, at, NO_COMMAND, MAX_NOTICE)
-        return None
+        whole = await messages.get(tx, before.message_id) if before is not None and before.message_id else None
+        if whole is None or whole.platform_id == changed:
+            return None
+        old = [whole]
     if old[-1].seq is None and old[-1].origin != REVISED:  # no turn has read it
         return old[-1].id
     if closed := await _close_questions(tx, old):
         told = CLOSED.format(", ".join(closed), "deleted" if said.deleted else "edited")
         await send_notice(tx, at, told, MAX_NOTICE)
-    sent_at = old[0].sent_at
-    text, origin = marks.edited(said.text, sent_at), REVISED
+    sent_at, part = old[0].sent_at, old[0].platform_id != changed
+    text, origin = marks.edited(said.text, sent_at, part=part), REVISED
     if said.deleted:
-        text, origin = marks.deleted(sent_at), DELETED
+        text, origin = marks.deleted(sent_at, part=part), DELETED
     note = replace(said, text=text, platform_id=changed)
     id = await unread.receive(
         tx, at.session_id, at.principal_id, at.id, note, label, arrival.id, arrived, origin=origin
@@ -352,6 +357,13 @@ async def revise(
     else:
         await tasks.create_chat(tx, at.principal_id, at.session_id, own)
     return id
+
+
+async def _with_new_files_named(tx: Connection, at: AddressRow, said: Inbound, changed: str) -> Inbound:
+    """The edit, with a note on files that take the place of those the message had."""
+    names = {file.name for file in (await attachments.of_quoted(tx, at.principal_id, at.address, changed))[0]}
+    new = ", ".join(one_line(file.name, 80) for file in said.attachments if names and file.name not in names)
+    return replace(said, text=f"{said.text}\n[{INSTEAD.format(new)}]") if new else said
 
 
 async def _close_questions(tx: Connection, old: Sequence[MessageRow]) -> list[str]:

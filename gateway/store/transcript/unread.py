@@ -11,7 +11,7 @@ from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.ids import AddressId, EntryId, InboxId, InstanceId, MessageId, PrincipalId, SessionId
 from gateway.domain.people.access import identity_of
 from gateway.domain.principals import Label
-from gateway.domain.text.texts import storable
+from gateway.domain.text.texts import letters_in, storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection
 from gateway.store.connection.rows import columns, fetch_value
@@ -229,9 +229,5 @@ async def quoted_label(conn: Connection, at: AddressRow, inbound: Inbound) -> La
 
 def holds_quote(text: str, quote: str) -> bool:
     """Whether the quote is in the text, as far as letters and digits tell: platforms show Markdown their own way."""
-    part = _letters(_FILE.sub("", quote))
-    return part in _letters(text) or part in _letters(_MARKUP.sub(" ", text))
-
-
-def _letters(text: str) -> str:
-    return "".join(filter(str.isalnum, text.casefold()))
+    part = letters_in(_FILE.sub("", quote))
+    return part in letters_in(text) or part in letters_in(_MARKUP.sub(" ", text))

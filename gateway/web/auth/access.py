@@ -154,9 +154,7 @@ def at_page(request: Request) -> bool:
 
 def sender_of(site: Site, caller: Caller) -> Sender:
     """The sender of a message: the owner, or the member whose token it is."""
-    if caller.member is None:
-        return site.owner_as_sender
-    return Sender(f"{MEMBER}{caller.member.id}", caller.member.name)
+    return site.owner_as_sender if caller.member is None else Sender(f"{MEMBER}{caller.member.id}", caller.member.name)
 
 
 def principal_of(site: Site, caller: Caller) -> PrincipalId:

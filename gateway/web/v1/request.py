@@ -206,8 +206,8 @@ def _message(value: JsonValue, param: str) -> Earlier:
             return Earlier("user", text)
         case "assistant":
             old = value.get("function_call")
-            calls = (call_of(_function_id(old), old, param),) if old else _calls(value.get("tool_calls"), param)
-            return Earlier("assistant", text, calls)
+            calls: JsonValue = [{"id": _function_id(old), "function": old}] if old else value.get("tool_calls")
+            return Earlier("assistant", text, _calls(calls, param))
         case "system" | "developer":
             return Earlier("system", text)
         case "tool":
@@ -230,10 +230,4 @@ def _function_id(function: JsonValue) -> str:
 
 def _calls(value: JsonValue, param: str) -> tuple[ToolCall, ...]:
     calls = value if isinstance(value, list) else []
-    return tuple(_call(call, f"{param}.tool_calls[{at}]") for at, call in enumerate(calls))
-
-
-def _call(value: JsonValue, param: str) -> ToolCall:
-    if not isinstance(value, dict):
-        raise invalid(param, "A call must be an object.")
-    return call_of(value.get("id"), value.get("function"), param)
+    return tuple(call_of(call, f"{param}.tool_calls[{at}]") for at, call in enumerate(calls))

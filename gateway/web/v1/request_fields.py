@@ -168,10 +168,10 @@ def refuse_clash(tools: Collection[ToolSpec], own: Collection[str]) -> None:
             raise Refused(400, "tool_name_taken", message, param="tools")
 
 
-def call_of(id: JsonValue, function: JsonValue, param: str) -> ToolCall:
+def call_of(call: JsonValue, param: str) -> ToolCall:
     """A call that the client got in an earlier answer; raises `Refused`."""
-    match function:
-        case {"name": str(name), "arguments": str(arguments)} if isinstance(id, str) and id:
+    match call:
+        case {"id": str(id), "function": {"name": str(name), "arguments": str(arguments)}} if id:
             return ToolCall(storable(id), storable(name), storable(arguments))
         case _:
             raise invalid(param, "A call needs an id, and a name and arguments as texts.")

@@ -87,7 +87,7 @@ def _message(item: JsonValue, param: str, known: Mapping[str, Earlier]) -> Earli
                 raise Refused(400, "item_not_found", f"There is no item {id!r}.", param=param)
             return known[id]
         case {"type": "function_call", "call_id": id}:
-            return Earlier("assistant", "", (call_of(id, item, param),))
+            return Earlier("assistant", "", (call_of({"id": id, "function": item}, param),))
         case {"type": "function_call_output", "call_id": str(id), "output": output} if id:
             return Earlier("tool", result_of(_parts(output), f"{param}.output"), call_id=storable(id))
         case {"role": "user" | "assistant" | "system" | "developer" as role, "content": content}:

@@ -29,7 +29,7 @@ from gateway.web.v1.request_fields import invalid
 MAX_STOPS = 16
 _MOST_TOKENS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 """Names of the same limit in the APIs, newest first."""
-_FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(?P<inside>.*?)\n?[ \t]*\1\s*", re.DOTALL)
+_FENCED = re.compile(r"\s*(`{3,}|~{3,})(?:[A-Za-z]*[ \t]*(?=[{[])|[^\n`]*\n)(?P<inside>.*?)\n?[ \t]*\1\s*", re.DOTALL)
 _FENCE_BEGINS = re.compile(r"\s*(?:[`~]|\Z)")
 
 _DIVERGED = "The answer was started again by another model; ask for it again with the same Idempotency-Key."

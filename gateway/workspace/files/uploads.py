@@ -47,7 +47,8 @@ def safe_name(name: str, mime: str = "") -> str:
     if not clean:
         clean = f"file{mimetypes.guess_extension(mime) or ''}"
     stem, extension = _split(clean)
-    return f"{_cut(stem, MAX_UPLOAD_NAME_BYTES - len(extension.encode()))}{extension}"
+    fitting = stem.encode()[: MAX_UPLOAD_NAME_BYTES - len(extension.encode())].decode("utf-8", "ignore")
+    return f"{fitting.rstrip('. ')}{extension}"
 
 
 def name_candidates(name: str) -> Iterator[str]:
@@ -67,10 +68,6 @@ def is_taken(name: str, names: Set[str]) -> bool:
 def _split(name: str) -> tuple[str, str]:
     stem, dot, extension = name.rpartition(".")
     return (stem, f".{extension}") if stem and dot and len(extension.encode()) <= 20 else (name, "")
-
-
-def _cut(text: str, most: int) -> str:
-    return text.encode()[:most].decode("utf-8", "ignore").rstrip(". ")
 
 
 UPLOADS = "uploads"

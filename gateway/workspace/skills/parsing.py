@@ -96,7 +96,7 @@ def as_meant(head: str) -> str:
 
     Values that are YAML stay so: quoted texts, blocks, lists, comments after a field. Lines keep their numbers.
     """
-    lines = [re.sub(r"^[ \t]+", lambda blanks: blanks[0].replace("\t", "  "), line) for line in head.split("\n")]
+    lines = [re.sub(r"^[ \t]+|(?<=:)[ \t]+", lambda gap: gap[0].replace("\t", "  "), line) for line in head.split("\n")]
     meant, at = list[str](), 0
     while at < len(lines):
         field, end = _FIELD.fullmatch(lines[at]), at + 1

@@ -17,6 +17,7 @@ TWO_BARS = "a 0%\nb 0%\n" + "".join(f"\033[2A\r\033[Ka {n}%\n\033[Kb {n}%\n" for
         (f"{BAR}\ndone\n", "100%\ndone\n"),
         ("\033[31mred\033[0m ok\n\033]0;title\007x\n", "red ok\nx\n"),
         ("\033]8;;https://a.example\033\\link\033]8;;\033\\", "link"),
+        ("\033kshell\033\\50%\b\b\b70%\n", "70%\n"),
         ("\033]0;never ended\nthe text\n", "\nthe text\n"),
         ("10%\b\b\b20%\n", "20%\n"),
         ("one\r\ntwo\r\n", "one\ntwo\n"),

@@ -1,11 +1,13 @@
 """Edits and deletions of what a turn has read: told to the next one, nobody's words any more, and out of memory."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gateway.domain.channels.channel import Capabilities
+from gateway.domain.conversation.inbound import Attachment
 from gateway.domain.principals import Label
 from gateway.flow import approvals
 from gateway.flow.inbound.persistence import NO_COMMAND
@@ -14,7 +16,7 @@ from gateway.store.connection.pool import Database
 from gateway.store.memory import indexing
 from gateway.store.transcript import conversations, journals, messages
 from tests.fakes.channel import FakeChannel
-from tests.flow.path import FakeModel, MessagePath, build, call, in_turn, said
+from tests.flow.path import FakeModel, MessagePath, build, call, in_turn, message, said
 
 DELETED: dict[str, Any] = {"deleted": True}
 
@@ -50,6 +52,37 @@ async def test_the_next_turn_is_told(path: MessagePath, change: dict[str, Any], 
             await journals.outline(conn, session),
         ]
     assert "meet at 5" not in str(shown)
+
+
+CAT, DOG = (Attachment(name, f"{name}.txt", "text/plain") for name in ("cat", "dog"))
+
+
+@pytest.mark.parametrize(
+    ("id", "text", "change", "told"),
+    [
+        ("p2", "", DELETED, " UTC, in part; it counts no more.]"),
+        ("p2", "the dog is ill", {"attachments": (DOG,)}, "in one of its parts.]\nthe dog is ill"),
+        (
+            "p1",
+            "my pets",
+            {"attachments": (replace(CAT, name="cow.txt"),)},
+            "[Its file is now cow.txt, which isn't read",
+        ),
+    ],
+)
+async def test_changes_of_an_album_and_of_its_files_are_told(
+    path: MessagePath, id: str, text: str, change: dict[str, Any], told: str
+) -> None:
+    path.channel.files |= {"cat": b"a cat", "dog": b"a dog"}
+    parts = [("p1", "my pets", CAT), ("p2", "", DOG)]
+    async with path.working():
+        said = [message(text, id=id, album="a", attachments=(file,)) for id, text, file in parts]
+        await path.inbound.accept(said)
+        await path.channel.until(bool)
+        changed = await path.tell(text, edits=id, id="e1", **change)
+        assert (await path.answer(changed)).text == ""
+        await path.ask("how are they?")
+    assert told in prompt(path)
 
 
 @pytest.mark.parametrize("change", [{}, DELETED])

@@ -31,6 +31,7 @@ async def both(web: Web, pieces: tuple[str, ...], **more: object) -> list[tuple[
         (("a EN", "b"), {"stop": ["END", "b!"]}, "a ENb", "stop"),
         (("one two three four five six",), {"max_tokens": 3}, "one two ", "length"),
         (("one two",), {"max_completion_tokens": 30}, "one two", "stop"),
+        (("```json {", '"name": "a"} ```'), {"response_format": {"type": "json_object"}}, '{"name": "a"}', "stop"),
         (FENCED, {"response_format": {"type": "json_object"}}, '{"name": "a"}', "stop"),
         (('{"name":', ' "a"}'), {"response_format": {"type": "json_object"}}, '{"name": "a"}', "stop"),
     ],

@@ -256,6 +256,7 @@ def test_heads_of_other_programs_are_read_as_they_are() -> None:
         ('"a: b" # a comment', "a: b"),
         ("'it''s'", "it's"),
         ("\tWrites: notes", "Writes: notes"),
+        ("\tWrites notes", "Writes notes"),
         ("Writes: notes\n  and: more #x\n\n  of it", "Writes: notes and: more #x of it"),
         (">-\n  Writes: notes\n  & #more", "Writes: notes & #more"),
         ("|\n  Writes:\n    notes # kept", "Writes: notes # kept"),
