@@ -28,7 +28,7 @@ SLOW = (
     *("letters", "thinking", "tiny", "gzip"),
 )
 """Past no bound for long, or only past the one of time."""
-HARD = [case for case in STREAMS if not case.startswith((*ENDED, *HEADS, *REFUSED, *SLOW))]
+HARD = [case for case in STREAMS if not case.startswith((*ENDED, *HEADS, *REFUSED, *SLOW, "brotli"))]
 
 
 @pytest.fixture
@@ -63,6 +63,12 @@ async def test_an_answer_past_a_bound_is_a_failed_try_with_its_reason(
     assert error.kind is ErrorKind.ENDLESS or error.status == 500, error.message
     assert "does not end" in error.message or "which was not asked for" in error.message
     assert len(error.message) < 200
+
+
+async def test_a_compression_that_cannot_be_read_is_a_failure_of_the_connection(provider: Provider) -> None:
+    error = await failure(provider, "brotli")
+    assert error.kind is ErrorKind.NETWORK
+    assert "content-encoding: brotli" in error.message
 
 
 @pytest.mark.parametrize("case", HEADS)
