@@ -21,7 +21,8 @@ async def run(ctx: CommandContext) -> CommandReply:
     if ctx.argument.strip():
         return CommandReply(await _switched(ctx, ctx.argument.strip()))
     models, owner = ctx.services.models(), ctx.role is Role.OWNER
-    why = f" ({models.why})" if owner else ""
+    speed = f"; {models.speed:.0f} tokens/s" if models.speed else ""
+    why = f" ({models.why}{speed})" if owner else ""
     lines = [f"Model: {models.active}{why}"]
     if (chosen := ctx.chosen_model) is not None:
         lines = [f"Model of this chat: {chosen}, {_ending(ctx, ctx.at.model_until)}"]

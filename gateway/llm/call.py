@@ -63,6 +63,10 @@ WRITTEN = (
 )
 
 
+_LEAST_TOLD_MS = 50
+"""Milliseconds of an answer from which its speed can be told."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallServices:
     """Shared by all calls of one configuration."""
@@ -77,6 +81,8 @@ class CallServices:
     """Models that have made a tool call as their provider defines it."""
     longest: dict[str, int] = field(default_factory=dict)
     """The longest answers, in tokens, of models that refused longer ones."""
+    speeds: dict[str, float] = field(default_factory=dict)
+    """Tokens per second of each model's first answer whose speed can be told, after its thinking."""
 
 
 @dataclass(slots=True)
@@ -189,6 +195,9 @@ class ModelCall:
         now = self.services.clock.monotonic()
         took, thinking = (round((until - started) * 1000) for until in (now, now if answering is None else answering))
         thought = Thought(reply.thought, thinking) if reply.thought or usage.thinking_tokens else None
+        if took - thinking > _LEAST_TOLD_MS:
+            written = usage.output_tokens - usage.thinking_tokens
+            self.services.speeds.setdefault(model, 1000 * written / (took - thinking))
         return Reply(text, calls, usage, model, took, failed, reply.fields, thought)
 
     def _calls(self, model: str, reply: ProviderReply) -> tuple[str, tuple[ToolCall, ...]]:

@@ -11,10 +11,8 @@ from gateway.domain.conversation.model import (
     ModelEvent,
     Prompt,
     Reply,
-    Restarted,
     Usage,
     UserMessage,
-    Waiting,
 )
 from gateway.domain.json import JsonObject
 from gateway.domain.settings import CallParams, ModelSettings, ThinkingLevel
@@ -51,24 +49,23 @@ class Description:
     """Those that members may choose."""
     offered: str = ""
     """A model of a local server that waits for the owner's yes."""
+    speed: float | None = None
+    """Tokens per second of the first answer of the active model; None before that."""
 
 
 _QUESTION = Prompt((UserMessage("Count from one to twenty in words, and write nothing else."),))
-_LEAST_TOLD = 0.05
-"""Seconds of an answer from which its speed can be told."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstAnswer:
-    """The reply to a short question, and the seconds from its first word to its end."""
+    """The reply to a short question, and its tokens per second, if they can be told."""
 
     reply: Reply
-    seconds: float
+    speed: float | None
 
     def __str__(self) -> str:
         """ "answered in 1.2 s, 45 tokens/s"; without the speed if the answer came at once."""
-        tokens = self.reply.usage.output_tokens - (0 if self.reply.thought else self.reply.usage.thinking_tokens)
-        speed = f", {tokens / self.seconds:.0f} tokens/s" if self.seconds > _LEAST_TOLD else ""
+        speed = f", {self.speed:.0f} tokens/s" if self.speed else ""
         return f"answered in {self.reply.latency_ms / 1000:.1f} s{speed}"
 
 
@@ -93,19 +90,18 @@ class ModelClient:
     async def try_out(self) -> FirstAnswer:
         """Ask for a short answer; raises `ModelsExhausted`."""
         await self.warm()
-        began = 0.0
         async with aclosing(self.stream(_QUESTION)) as events:
             async for event in events:
                 if isinstance(event, Reply):
-                    return FirstAnswer(event, monotonic() - began if began else 0.0)
-                began = 0.0 if isinstance(event, Restarted | Waiting) else began or monotonic()
+                    return FirstAnswer(event, self._services.speeds.get(event.model))
         raise AssertionError("a stream ends with its reply")
 
     def describe(self) -> Description:
         """The current state, for people."""
         cooldowns, thinking = self._services.cooldowns, self._services.params.thinking
         first, current = cooldowns.order(self._chain)[0], cooldowns.current()
-        return Description(first, self._why, self._chain, current, thinking, offered=self._offered)
+        speed = self._services.speeds.get(first)
+        return Description(first, self._why, self._chain, current, thinking, offered=self._offered, speed=speed)
 
     def prompt_budget(self) -> int:
         """The most tokens a prompt may have for every model of the chain to accept it and still answer."""

@@ -24,13 +24,13 @@ async def test_it_names_the_model_and_why_it_was_chosen(path: MessagePath) -> No
 class Tired(FakeModel):
     def describe(self) -> Description:
         cooling = Cooling("big", ErrorKind.RATE_LIMIT, 41.6)
-        return Description("small", "big is cooling down", ("big", "small", "last"), (cooling,))
+        return Description("small", "big is cooling down", ("big", "small", "last"), (cooling,), speed=41.6)
 
 
 async def test_it_shows_the_chain_and_who_is_set_aside(path: MessagePath) -> None:
     path = await build(path.database, path.workspace, Tired())
     assert (await path.ask("/model")).split("\n")[:3] == [
-        "Model: small (big is cooling down)",
+        "Model: small (big is cooling down; 42 tokens/s)",
         "Then: big, last",
         f"big is skipped for 42 s ({ErrorKind.RATE_LIMIT.value})",
     ]

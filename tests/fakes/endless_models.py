@@ -152,8 +152,8 @@ STREAMS: dict[str, Callable[[], Bytes]] = {
         [head("text/event-stream", "Content-Encoding: gzip, gzip")], bomb("gzip", b"a", 2)
     ),
     "deflate": lambda: itertools.chain([head("text/event-stream", "Content-Encoding: deflate")], bomb("deflate", b"a")),
-    "gzip-error": lambda: itertools.chain(
-        [head("application/json", "Content-Encoding: gzip", status="500 No")], bomb("gzip", b"a")
+    "error-gzip": lambda: itertools.chain(
+        [head("application/json", "Content-Encoding: gzip", status="500 No")], bomb("gzip", b"no ")
     ),
     "brotli": lambda: again(b"a" * BLOCK, head("text/event-stream", "Content-Encoding: br")),
     "error-400": lambda: again(b"no " * 999, head("text/plain", status="400 No")),

@@ -22,13 +22,13 @@ HEADS = (
     *("informational", "early-hints", "trailers", "status-line"),
     *("header-line", "header-name", "headers", "redirects", "redirect-body"),
 )
-REFUSED = ("error-400", "error-500", "error-json")
+REFUSED = ("error-400", "error-500", "error-gzip", "error-json")
 SLOW = (
     *("comments", "newlines", "fields", "empty", "usage", "roles", "chunk-extension", "words-then"),
-    *("letters", "thinking", "tiny"),
+    *("letters", "thinking", "tiny", "gzip"),
 )
 """Past no bound for long, or only past the one of time."""
-HARD = [case for case in STREAMS if not case.startswith((*ENDED, *HEADS, *REFUSED, *SLOW))]
+HARD = [case for case in STREAMS if not case.startswith((*ENDED, *HEADS, *REFUSED, *SLOW, "brotli"))]
 
 
 @pytest.fixture
@@ -65,6 +65,12 @@ async def test_an_answer_past_a_bound_is_a_failed_try_with_its_reason(
     assert len(error.message) < 200
 
 
+async def test_a_compression_that_cannot_be_read_is_a_failure_of_the_connection(provider: Provider) -> None:
+    error = await failure(provider, "brotli")
+    assert error.kind is ErrorKind.NETWORK
+    assert "content-encoding: brotli" in error.message
+
+
 @pytest.mark.parametrize("case", HEADS)
 async def test_a_head_that_does_not_end_is_a_failure_of_the_connection(provider: Provider, case: str) -> None:
     error = await failure(provider, case)
@@ -72,10 +78,11 @@ async def test_a_head_that_does_not_end_is_a_failure_of_the_connection(provider:
     assert len(error.message) < 500
 
 
-@pytest.mark.parametrize(("case", "kind"), [("400", ErrorKind.BAD_REQUEST), ("500", ErrorKind.SERVER)])
-async def test_a_refusal_that_does_not_end_is_read_in_part(provider: Provider, case: str, kind: ErrorKind) -> None:
+@pytest.mark.parametrize(("case", "status"), [("400", 400), ("500", 500), ("gzip", 500)])
+async def test_a_refusal_that_does_not_end_is_read_in_part(provider: Provider, case: str, status: int) -> None:
     error = await failure(provider, f"error-{case}")
-    assert (error.kind, error.status) == (kind, int(case))
+    kind = ErrorKind.BAD_REQUEST if status == 400 else ErrorKind.SERVER
+    assert (error.kind, error.status) == (kind, status)
     assert error.message.startswith("no no no")
 
 

@@ -6,6 +6,7 @@ from aiohttp import ClientPayloadError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.llm.errors import ModelError
 from gateway.llm.protocol.answer_reader import DataLines, read_answer
 from gateway.llm.provider import ProviderReply
 
@@ -18,6 +19,22 @@ def test_payloads_are_the_same_however_the_bytes_arrive(cuts: list[int]) -> None
     pieces = [STREAM[start:end] for start, end in pairwise(places)]
     payloads = [payload for piece in pieces for payload in lines.feed(piece)]
     assert payloads == [b'{"a": 1}', b'{"b": "\xc3\xa4"}', b"[DONE]"]
+
+
+def test_an_event_of_several_lines_is_bounded_as_one_line_is() -> None:
+    many = (b'data: {"a": "' + b"a" * 2**12 + b"\n") * 300
+    with pytest.raises(ModelError, match="does not end"):
+        list(DataLines().feed(many))
+
+
+@pytest.mark.parametrize("end", [b"\r", b"\r\n"])
+@given(st.lists(st.integers(0, len(STREAM))))
+def test_any_end_of_a_line_is_one(end: bytes, cuts: list[int]) -> None:
+    stream = STREAM.replace(b"\r", b"").replace(b"\n", end).replace(b'{"a": 1}', b'{"a":' + end + b"data: 1}")
+    lines, places = DataLines(), [0, *sorted(cuts), len(stream)]
+    payloads = [payload for start, end in pairwise(places) for payload in lines.feed(stream[start:end])]
+    assert [payload.split() for payload in payloads[:1]] == [[b'{"a":', b"1}"]]
+    assert payloads[1:] + list(lines.feed(b"\n")) == [b'{"b": "\xc3\xa4"}', b"[DONE]"]
 
 
 @pytest.mark.parametrize("last", [b"", b"data: [DONE]\n"])

@@ -25,6 +25,7 @@ _AFTER_FINISH_BYTES = 2**16
 _DONE = re.compile(rb"\[?done\]?", re.IGNORECASE)
 _IDLE = re.compile(rb":.*|null|\"?(?:ping|keep-?alive|heartbeat)\"?|", re.IGNORECASE)
 """Payloads that only keep the connection alive."""
+_OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
 
 
 async def read_answer(
@@ -75,7 +76,7 @@ async def as_chunks(body: AsyncIterator[bytes], chunk: Callable[[bytes], bytes])
         async for piece in pieces:
             for payload in lines.feed(piece):
                 yield b"data: " + chunk(payload) + b"\n"
-    for payload in lines.feed(b"\n"):  # the last line may lack its end
+    for payload in lines.feed(b"\n\n"):  # the last event may lack its end
         yield b"data: " + chunk(payload) + b"\n"
 
 
@@ -87,7 +88,7 @@ def parse(payload: bytes) -> Chunk:
     except ValidationError as error:
         chunk = _tolerated(payload, error)
     failed = chunk.error or any(choice.error for choice in chunk.choices or ())
-    if failed or (chunk.says and (chunk.choices is None or (not chunk.choices and isinstance(chunk.says, str)))):
+    if failed or (chunk.says and (chunk.choices is None or (not chunk.choices and isinstance(chunk.says, str | int)))):
         raise parse_refusal(payload)
     return chunk
 
@@ -124,8 +125,8 @@ async def _until_settled(body: AsyncGenerator[bytes, None], answer: AnswerBuilde
                 if answer.finish is None:
                     raise
             if not data:
-                if answer.finish is None:  # the last line may lack its end
-                    yield b"\n"
+                if answer.finish is None:  # the last event may lack its end
+                    yield b"\n\n"
                 return
             yield data
             if answer.finish is not None:
@@ -133,21 +134,33 @@ async def _until_settled(body: AsyncGenerator[bytes, None], answer: AnswerBuilde
 
 
 class DataLines:
-    """Splits incoming bytes into payloads; buffers an incomplete line. A line of JSON is a payload, too."""
+    """Splits incoming bytes into payloads; buffers an incomplete line. JSON that isn't called data is a payload, too.
+
+    A payload of several lines ends with an empty one, any other with its line.
+    """
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
+        self._begun = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """The payloads completed by these bytes; comments, empty events and other fields are skipped."""
-        ended, newline, rest = data.rpartition(b"\n")
-        if not newline:
+        ended = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1  # a last "\r" may be the half of a line's end
+        if not ended:
             self._rest.append(data)
             return
-        lines = b"".join((*self._rest, ended)).split(b"\n")
-        self._rest = [rest]
+        lines = b"".join((*self._rest, data[:ended])).splitlines()
+        self._rest = [data[ended:]]
         for line in lines:
-            field = line.removeprefix(BOM_UTF8)
-            payload = field.removeprefix(b"data:").strip()
-            if field.startswith((b"data:", b"{")) and not _IDLE.fullmatch(payload):
+            field, begun = line.removeprefix(BOM_UTF8), self._begun
+            payload = field.removeprefix(b"data:").removeprefix(b"error:").strip()
+            is_payload = field.startswith((b"data:", b"{", b"error:")) and not _IDLE.fullmatch(payload)
+            if begun and not field:
+                yield bytes(begun)
+                begun.clear()
+            elif begun or (is_payload and payload[0] in b"{[" and payload[-1] not in b"}]"):
+                begun += b"" if field.startswith(_OTHER_FIELDS) else payload + b" "
+                if len(begun) > MAX_LINE_BYTES:
+                    raise endless(f"an event of more than {MAX_LINE_BYTES:,} bytes")
+            elif is_payload:
                 yield payload

@@ -45,7 +45,7 @@ async def bounded(
         for start in range(0, len(data), size):
             piece = data[start : start + size]
             total += len(piece)
-            end = piece.rfind(b"\n")
+            end = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
             line = line + len(piece) if end < 0 else len(piece) - end - 1
             if total > most:
                 raise endless(f"more than {most:,} bytes")
@@ -68,10 +68,10 @@ async def beginning(body: AsyncIterable[bytes]) -> bytes:
     return bytes(read)
 
 
-def refuse_encoded(status: int, headers: Mapping[str, str]) -> None:
-    """Raise `ModelError` for a compressed body: none was requested, and a small one may unpack to a huge one."""
+def refuse_encoded(status: int, headers: Mapping[str, str], *readable: str) -> None:
+    """Raise `ModelError` for a compressed body, unless it is `readable` piece by piece: it may unpack to a huge one."""
     encoding = headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding not in ("", "identity"):
+    if encoding not in ("", "identity", *readable):
         problem = f"the answer is compressed ({encoding[:40]}), which was not asked for"
         if status >= 400:
             raise classify(status, None, f"HTTP status {status}, and {problem}", headers)

@@ -121,11 +121,14 @@ class _Open(_Wire, extra="allow"):
         return {name: value for name, value in (self.model_extra or {}).items() if name not in _KNOWN}
 
 
+_ARGUMENTS = ("arguments", "parameters", "input", "args")
+
+
 class FunctionPiece(_Open):
     """A piece of a call's name or arguments."""
 
     name: str | None = None
-    arguments: str | None = None
+    arguments: str | None = Field(None, validation_alias=AliasChoices(*_ARGUMENTS))
 
 
 class CallPiece(FunctionPiece):
@@ -186,7 +189,8 @@ class UsageReport(_Wire):
 
 
 _USAGE = AliasChoices("usage", AliasPath("choices", 0, "usage"))
-_SAYS = ("message", "detail", "base_resp", "errors", "error_msg", "msg", "errmsg", "error_message", "fault", "title")
+_BASE = AliasPath("base_resp", "status_code")
+_SAYS = ("message", "detail", _BASE, "errors", "error_msg", "msg", "errmsg", "error_message", "fault", "title")
 
 
 def _if_sensible(report: object, validate: Callable[[object], UsageReport | None]) -> UsageReport | None:
@@ -207,7 +211,9 @@ class Chunk(_Wire):
 
 
 _CUT = re.compile(r"length|max.{0,8}tokens|context.window|(?<!rate.)limit|truncat|num_predict", re.IGNORECASE)
-_HELD_BACK = re.compile(r"filter|safe|sensitiv|prohibit|block|recit|refus|guard|spii|toxic|policy|armor|language", re.I)
+_HELD_BACK = re.compile(
+    r"(?<!call_)filter|safe|sensitiv|prohibit|block|recit|refus|guard|spii|toxic|policy|armor|language", re.I
+)
 _BROKEN = re.compile(r"error|abort|insufficient|malformed|time_?out|cancel|fail|interrupt|preempt", re.IGNORECASE)
 
 
@@ -229,7 +235,7 @@ def replace_odd_values(data: Any, places: Iterable[Sequence[int | str]]) -> None
         for step in way:
             holder = holder[step]
         value = holder[key]
-        if isinstance(value, int | float) or (key == "arguments" and value is not None):
+        if isinstance(value, int | float) or (key in _ARGUMENTS and value is not None):
             holder[key] = json.dumps(value)
         else:
             holder[key] = {} if isinstance(holder, list) else None

@@ -68,7 +68,7 @@ class HttpClient:
         headers = {"Content-Type": "application/json"} if isinstance(body, Mapping) else None
         try:
             async with session.post(self._base_url + path, data=data, headers=headers, timeout=timeouts) as response:
-                refuse_encoded(response.status, response.headers)
+                refuse_encoded(response.status, response.headers, "gzip", "deflate")
                 if response.status >= 400:
                     refusal = await beginning(response.content.iter_any())
                     raise parse_refusal(refusal, response.status, response.headers)
@@ -112,7 +112,6 @@ def _session(trusted: "SSLContext", proxy: str | None, key: str | None) -> "Clie
             "User-Agent": f"SupaClaw/{version('supaclaw')}",
             "Accept-Encoding": "identity",
         },
-        auto_decompress=False,
         read_bufsize=PIECE_BYTES,
         cookie_jar=DummyCookieJar(),
         proxy=proxy,

@@ -14,8 +14,9 @@ except `[DONE]`, which is the usual last event. The last response answers all la
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from gzip import compress
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -125,13 +126,18 @@ def _responses(lines: list[Any]) -> Iterator[Response]:
 
 def _stream(head: dict[str, Any], pieces: list[bytes]) -> Response:
     headers = {"Content-Type": "text/event-stream", **head.get("headers", {})}
-    return Response(head["http"], headers, tuple(pieces))
+    return Response(head["http"], headers, _packed(headers, pieces))
 
 
 def _whole(head: dict[str, Any]) -> Response:
     body = head["body"]
     kind, text = ("text/html", body) if isinstance(body, str) else ("application/json", json.dumps(body))
-    return Response(head["http"], {"Content-Type": kind, **head.get("headers", {})}, (text.encode(),))
+    headers = {"Content-Type": kind, **head.get("headers", {})}
+    return Response(head["http"], headers, _packed(headers, [text.encode()]))
+
+
+def _packed(headers: dict[str, str], pieces: Sequence[bytes]) -> tuple[bytes, ...]:
+    return (compress(b"".join(pieces)),) if headers.get("Content-Encoding") == "gzip" else tuple(pieces)
 
 
 def _piece(line: Any) -> bytes:
