@@ -7,9 +7,13 @@ import pytest
 import structlog
 
 import gateway.background.worker
+import gateway.flow.approvals.questions
 import gateway.flow.outbound.delivery
 import gateway.flow.outbound.sender
+import gateway.flow.turn.budgets
 import gateway.flow.turn.loop
+from gateway.config.machine import SystemClock
+from gateway.flow.turn.steps import Fence
 from gateway.store.connection.pool import Database
 from gateway.store.memory import search
 from tests.interleavings.world import World
@@ -22,12 +26,20 @@ async def world(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> As
         monkeypatch.setattr(module, "POLL_SECONDS", 0.001)
     for waits in ("FILES_WAIT_SECONDS", "FILES_POLL_SECONDS"):
         monkeypatch.setattr(gateway.flow.turn.loop, waits, 0.001)
+    monkeypatch.setattr(gateway.flow.approvals.questions, "TOGETHER_SECONDS", 0.001)
+    monkeypatch.setattr(gateway.flow.turn.budgets, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(Fence, "outlast", outlasted)
     monkeypatch.setattr(search, "RECALL_TIMEOUT_MS", 600_000)  # while others act, a statement waits
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     monitor = await asyncpg.connect(dsn, server_settings={"search_path": "supaclaw"})
     async with await Database.connect(dsn, size=30) as database:
         world = World(database, tmp_path, monitor)
         monkeypatch.setattr(os, "urandom", world.random_bytes)
+        monkeypatch.setattr(SystemClock, "sleep", lambda _clock, seconds: world.sleep(seconds))
         yield world
     await monitor.close()
     structlog.reset_defaults()
+
+
+async def outlasted(_fence: Fence, _limit: float) -> None:
+    """The time limit of a call that may have run is over: calls of a schedule take no time."""
