@@ -5,6 +5,7 @@ import faulthandler
 import os
 import resource
 import signal
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
@@ -14,6 +15,7 @@ import structlog
 from gateway import tools
 from gateway.app.assembly import assemble, assemble_way_in, open_core, open_secrets
 from gateway.app.gateway import Gateway
+from gateway.app.installation import program_of
 from gateway.app.local import listen_as_configured, local_token, reserve_other_loopback, url
 from gateway.app.storage.database import has_database, postgres
 from gateway.app.storage.restore import check_restore_finished
@@ -24,10 +26,10 @@ from gateway.background.upkeep.housekeeping import POLL_DELETED_SECONDS, Restore
 from gateway.background.upkeep.timers import Periodic, keep_running
 from gateway.background.worker import Workplace
 from gateway.config.channels import enabled_channels
+from gateway.config.data.erasures import erasure_reminder, read_request
 from gateway.config.data.instance import (
     InstanceLock,
     StartHistory,
-    erasure_reminder,
     hold_instance,
     instance_id,
     record_start,
@@ -53,7 +55,10 @@ log = structlog.get_logger("gateway")
 
 
 def run(environment: Environment) -> int:
-    """Run the gateway until SIGTERM or SIGINT; raises `SupaclawError` if it can't start."""
+    """Run the gateway until SIGTERM or SIGINT; raises `SupaclawError` if it can't start.
+
+    A restart replaces the process by one with the same id, so that nothing that it held in memory remains.
+    """
     import uvloop
 
     faulthandler.enable()
@@ -68,17 +73,18 @@ def run(environment: Environment) -> int:
         remember_place(os.environ, environment.place)
         with suppress(OSError):  # so that a file that appears there later is noticed at once
             environment.config.parent.mkdir(parents=True, exist_ok=True)
-        if why := erasure_reminder(environment.data):
-            log.warning("erasure.unfinished", problem=why)
-        uvloop.run(_serve(environment, config, mask, record_start(environment.data, SystemClock()), hold))
+        starts = record_start(environment.data, SystemClock())
+        stopped = uvloop.run(_serve(environment, config, mask, starts, hold))
         record_stop(environment.data)
+    if not stopped:
+        os.execv(sys.executable, (*program_of(), "up"))  # noqa: S606
     return 0
 
 
 async def _serve(
     environment: Environment, config: Config, mask: SecretMask, starts: StartHistory, hold: InstanceLock
-) -> None:
-    """Start, run, stop. Slow modules are imported in a thread while Postgres starts."""
+) -> bool:
+    """Start, run, stop; False if it is to start again. Slow modules are imported in a thread while Postgres starts."""
     stop, clock = stop_signal(), SystemClock()
     async with AsyncExitStack() as stack:
         socket = stack.enter_context(listen_as_configured(config.web, environment.first_code))
@@ -101,6 +107,10 @@ async def _serve(
             return database, await meet(database, config.owner.name, config.owner.ids)
 
         async def start() -> Callable[[], Awaitable[None]]:
+            if read_request(environment.data).memory:
+                await waiting.retry(stack, lambda _: asyncio.to_thread(_erase, environment, config))
+            if why := erasure_reminder(environment.data):
+                log.warning("erasure.unfinished", problem=why)
             instance, dsn = await waiting.retry(stack, reach)
             database, people = await waiting.retry(stack, partial(take_over, instance=instance, dsn=dsn))
             secrets = open_secrets(environment, database, people, mask, supabase=config.database.in_supabase_vault)
@@ -119,6 +129,14 @@ async def _serve(
 
         if run := await waiting.run_until(stop, start()):
             await run()
+    return stop.signalled
+
+
+def _erase(environment: Environment, config: Config) -> None:
+    """Blocks, on an event loop of its own: requests are answered meanwhile, and a stop waits for the end."""
+    from gateway.app.storage.erase import erase_as_requested  # most starts don't need it
+
+    asyncio.run(erase_as_requested(environment, config))
 
 
 async def _load_secrets(secrets: LiveSecrets) -> None:
@@ -126,11 +144,22 @@ async def _load_secrets(secrets: LiveSecrets) -> None:
     await secrets.look()
 
 
-def stop_signal() -> asyncio.Event:
+class Stop(asyncio.Event):
+    """Set when the gateway is to stop: for good if it was `signalled`, else to start again."""
+
+    signalled = False
+
+    def signal(self) -> None:
+        """Stop for good."""
+        self.signalled = True
+        self.set()
+
+
+def stop_signal() -> Stop:
     """An event that SIGTERM and SIGINT set."""
-    stop = asyncio.Event()
+    stop = Stop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.signal)
     return stop
 
 

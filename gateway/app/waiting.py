@@ -23,6 +23,7 @@ ANSWER_AFTER_SECONDS = 2.0
 """Seconds until a start answers requests; most starts are faster."""
 REQUEST_SECONDS = 5.0
 _BEARER = re.compile(r"^authorization: *bearer +(\S+)", re.IGNORECASE | re.MULTILINE)
+_BROWSER = re.compile(r"^accept: *text/html", re.IGNORECASE | re.MULTILINE)
 
 Result = TypeVar("Result")
 
@@ -105,5 +106,7 @@ class StartRetry:
         body, kind = json.dumps({"error": error}), "application/json"
         if request.startswith("GET /health "):
             body, kind = "waiting\n", "text/plain"
+        elif _BROWSER.search(request):
+            body, kind = Path(__file__).with_suffix(".html").read_text("utf-8"), "text/html; charset=utf-8"
         head = f"Content-Type: {kind}\r\nContent-Length: {len(body)}\r\nRetry-After: 1\r\nConnection: close"
         return f"HTTP/1.1 503 Service Unavailable\r\n{head}\r\n\r\n{body}".encode()
