@@ -102,6 +102,7 @@ def _files(parts: Parts) -> FileParts:
     environment, records = parts.core.environment, parts.records
     scratch = parts.work.parts.files.extraction.scratch
     return FileParts(
+        data=environment.data,
         root=environment.workspace,
         workspace=records.workspaces.own,
         uploads=records.uploads,
@@ -169,6 +170,7 @@ def _health(parts: Parts, channels: "ChannelDirectory") -> HealthParts:
         waits_for_database=lambda: bool(upkeep.health.database_problem),
         findings=partial(_findings, core),
         update=partial(start_update, core.environment.data),
+        restart=upkeep.health.stop.set,
         logs=core.environment.data / "logs",
         mask=core.mask,
         jobs=lambda: upkeep.job_table.jobs,

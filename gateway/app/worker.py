@@ -14,7 +14,8 @@ import structlog
 from gateway import tools
 from gateway.app.assembly import assemble, open_core, open_secrets
 from gateway.app.process import DRAIN_SECONDS, Process, spawn
-from gateway.app.start import StartRetry, allow_descriptors, stop_signal
+from gateway.app.start import allow_descriptors, stop_signal
+from gateway.app.waiting import StartRetry
 from gateway.background.cpu.executor import Cpu
 from gateway.background.upkeep.health import joined, notify_systemd
 from gateway.background.upkeep.timers import Loops

@@ -112,6 +112,8 @@ class ChatParts:
 class FileParts:
     """The owner's files."""
 
+    data: Path
+    """The gateway's own folder."""
     root: Path
     workspace: Workspace
     uploads: Uploads
@@ -187,6 +189,8 @@ class HealthParts:
     """Runs the checks of `supaclaw doctor`; blocks."""
     update: Callable[[], object]
     """Starts `supaclaw update`; raises `OwnerMustAct`."""
+    restart: Callable[[], object]
+    """Stops the gateway and starts it again."""
     logs: Path
     """The folder of the logs."""
     mask: SecretMask

@@ -16,6 +16,7 @@ from secrets import token_hex
 
 from dulwich.objects import Blob, Commit, ObjectID, ShaFile, Tree
 
+from gateway.config.data.erasures import FOLDER
 from gateway.config.data.files import open_regular, overwrite
 from gateway.domain.ids import EntryId
 from gateway.domain.memory.erasing import ERASED, Erasure
@@ -28,8 +29,8 @@ from gateway.workspace.journal.entries import JournalEntry, parse_entries, rende
 
 LARGEST = 2**30
 _PRINCIPALS = "principals"
-_NOT_WALKED = frozenset({"postgres", "keys", "checkpoints", "backups"})
-"""Of the data folder: rows and checkpoints are cleaned by other means, backups are named."""
+_NOT_WALKED = frozenset({"postgres", "keys", "checkpoints", "backups", FOLDER})
+"""Of the data folder: rows and checkpoints are cleaned by other means, backups are named, the request goes last."""
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _JOURNAL = b"<!-- claw "
 _PIECE = 2**20

@@ -3,6 +3,7 @@ import re
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
+from gateway.config.data.erasures import ErasureRequest, read_request, save_request
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.memory.memories import Category
 from gateway.domain.principals import Label
@@ -159,4 +160,40 @@ async def test_a_memory_leads_into_its_conversation(browser: Browser, web: Web):
         await watched.show("more-phone-light")
         await page.get_by_role("link", name="Channels").click()
         await expect(page.get_by_role("heading", name="Channels")).to_be_visible()
+        await watched.assert_clean()
+
+
+@looks
+async def test_erasing_is_confirmed_waits_for_the_restart_and_shows_its_receipt(
+    browser: Browser, web: Web, scheme: str, phone: bool
+):
+    look = f"{'phone' if phone else 'desktop'}-{scheme}"
+    id, data = await keep(web, "The heron code is 7741"), web.backend.files.data
+    async with opened(browser, web, scheme=scheme, phone=phone) as watched:
+        page = watched.page
+        await to_memory(watched, phone=phone)
+        await page.get_by_text("Source and edit").press("Enter")
+        await page.get_by_text("Erase permanently…").press("Enter")
+        erase = page.get_by_role("button", name="Erase and restart")
+        await erase.click()
+        assert read_request(data).memory is None, "the browser demands the tick"
+        await page.get_by_label("Also erase sentences").fill("heron\n\ncode word\n")
+        await page.get_by_label("I want this erased").press("Space")
+        await accessible(page)
+        await watched.show(f"memory-erase-{look}")
+        await erase.press("Enter")
+        await expect(page.get_by_role("status").filter(has_text="Erasing")).to_be_visible()
+        assert (await stored(web, id)).text == "The heron code is 7741", "the next start erases"
+        assert read_request(data) == ErasureRequest(memory=id, also=("heron", "code word"))
+        await page.reload()
+        await expect(page.locator("#erasure")).to_contain_text("This page waits")
+        await accessible(page)
+        await watched.show(f"memory-erasing-{look}")
+        save_request(data, ErasureRequest(receipt="rows: 2 of messages\nfiles, passages removed: 3"))
+        await expect(page.locator("#erasure")).to_contain_text("files, passages removed: 3")
+        await accessible(page)
+        await watched.show(f"memory-erased-{look}")
+        await page.get_by_role("button", name="Dismiss").click()
+        await expect(page.locator("#erasure")).to_have_count(0)
+        assert read_request(data) == ErasureRequest()
         await watched.assert_clean()

@@ -15,7 +15,8 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from gateway.config.data.instance import hold_instance, unfinished_erasures
+from gateway.config.data.erasures import unfinished_erasures
+from gateway.config.data.instance import hold_instance
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.ids import EntryId

@@ -3,11 +3,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
+import gateway.flow.approvals.questions
 import pytest
 import structlog
 
 import gateway.background.worker
-import gateway.flow.approvals.questions
 import gateway.flow.outbound.delivery
 import gateway.flow.outbound.sender
 import gateway.flow.turn.budgets

@@ -1,12 +1,19 @@
 """What was said is erased for good: afterwards no table, journal, log, checkpoint or file has a word of it."""
 
 import pytest
+from playwright.async_api import Browser, expect
 
+from gateway.config.data.erasures import ErasureRequest, read_request
+from gateway.config.failpoints import Step
+from tests.browser.conftest import browser
+from tests.chaos.people import free_port
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram, Sent
 from tests.ingest.samples import pdf
 from tests.journeys.process import FRIEND, OWNER, GatewayProcess, configured, until
 from tests.traces import IN_ROWS, WORDS, in_checkpoints, in_files
+
+__all__ = ["browser"]
 
 pytestmark = pytest.mark.thorough
 
@@ -125,3 +132,36 @@ async def test_not_a_word_of_a_life_is_left_and_nothing_is_answered_again(
     assert len(telegram.sent) == sent + 1
     await embedded.terminate()
     assert await hits(embedded) == []
+
+
+@pytest.mark.parametrize("step", ["", f"{Step.ERASURE_FILE}:1", Step.ERASURE_COMMITTED])
+async def test_the_page_has_a_memory_erased_and_shows_what_became_of_it(
+    browser: Browser, embedded: GatewayProcess, step: str
+) -> None:
+    embedded.environ |= {"SUPACLAW_PORT": str(free_port())}
+    embedded.configure(configured())
+    await embedded.start(**{"SUPACLAW_FAIL": step} if step else {})
+    assert (await embedded.command("remember", FACT)).code == 0
+    (embedded.workspace / "notes").mkdir()
+    (embedded.workspace / "notes" / f"{WORDS}.md").write_text(f"the {WORDS} again\n")
+    assert (await embedded.command("checkpoints", "create")).code == 0
+    page = await (await browser.new_context()).new_page()
+    await page.goto((await embedded.command("web")).told.strip().splitlines()[-1])
+    await page.get_by_role("link", name="Memory", exact=True).click()
+    await page.get_by_text("Source and edit").click()
+    await page.get_by_text("Erase permanently…").click()
+    await page.get_by_label("Also erase sentences").fill(f"{WORDS}\n")
+    await page.get_by_label("I want this erased").check()
+    await page.get_by_role("button", name="Erase and restart").click()
+    await expect(page.get_by_role("status").filter(has_text="Erasing")).to_be_visible()
+    if step:
+        assert (await embedded.ended()).code != 0
+        await embedded.start()
+    await expect(page.locator("#erasure")).to_contain_text("files, renamed: 1", timeout=120_000)
+    await expect(page.locator("main")).not_to_contain_text(WORDS)
+    await page.get_by_role("button", name="Dismiss").click()
+    await expect(page.locator("#erasure")).to_have_count(0)
+    await page.context.close()
+    await embedded.terminate()
+    assert await hits(embedded) == []
+    assert read_request(embedded.data) == ErasureRequest()

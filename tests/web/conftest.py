@@ -196,6 +196,7 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
             embedder=no_embedder,
         ),
         files=FileParts(
+            data=path.environment.data,
             root=path.workspace,
             workspace=path.workspaces.own,
             uploads=path.uploads,
@@ -243,6 +244,7 @@ def backend_of(path: MessagePath, owner: Principal) -> Backend:
             waits_for_database=lambda: False,
             findings=tuple,
             update=tuple,
+            restart=tuple,
             logs=Path("logs"),
             mask=path.mask,
             jobs=dict,

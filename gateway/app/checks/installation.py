@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gateway.app.checks.context import CheckContext, fail, ok, warn
 from gateway.app.installation import Checkout, Folder, find_installation
-from gateway.config.data.instance import erasure_reminder
+from gateway.config.data.erasures import erasure_reminder
 from gateway.config.editing.hidden import masked
 from gateway.config.failpoints import Failpoints
 from gateway.config.load import parse_json, read

@@ -7,8 +7,9 @@ After that only old pages of tables remain, which can be removed without knowing
 import shutil
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from uuid import UUID
@@ -18,21 +19,23 @@ from gateway.app.storage.database import reach
 from gateway.app.storage.restore import check_restore_finished
 from gateway.background.upkeep.health import alone
 from gateway.config.channels import enabled_channels
-from gateway.config.data.files import read_regular
-from gateway.config.data.instance import (
-    hold_instance,
-    instance_id,
+from gateway.config.data.erasures import (
+    ErasureRequest,
     note_erasure_begun,
     note_erasure_finished,
+    read_request,
+    save_request,
     unfinished_erasures,
 )
+from gateway.config.data.files import read_regular
+from gateway.config.data.instance import hold_instance, instance_id
 from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints, Step
 from gateway.config.model import Config
 from gateway.domain.conversation.transcript import Notice
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.domain.ids import MemoryId, PrincipalId
-from gateway.domain.memory.erasing import SHORTEST, Erasure, letters
+from gateway.domain.memory.erasing import Erasure, check_words
 from gateway.domain.principals import Label, Role
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses, outbox
@@ -59,23 +62,45 @@ class Found:
     checkpoints: int
     backups: Sequence[str]
 
+    def lines(self, files: Sequence[str]) -> list[str]:
+        """The findings in words, with these about the files."""
+        rows = ", ".join(f"{count} of {table}" for table, count in sorted(self.rows.items()))
+        backups = [f"still in the backup of {saved}, unless that is deleted" for saved in self.backups]
+        history = [f"checkpoints rewritten: {self.checkpoints}"] if self.checkpoints else []
+        left = sorted(self.left.items())
+        names = [f"still in {column}, as a name that others need: {count}" for column, count in left]
+        return [f"rows: {rows or 'none'}", *files, *history, *names, *backups]
+
+
+class NothingToErase(OwnerMustAct):
+    """The owner has no such memory, perhaps because it was erased."""
+
 
 class _CountedOnly(Exception):
     """Rolls back the transaction of a rehearsal."""
 
 
 async def erase(
-    environment: Environment, config: Config, memory: MemoryId, also: Sequence[str], agree: Callable[[Found], None]
+    environment: Environment,
+    config: Config,
+    what: ErasureRequest,
+    agree: Callable[[Found], None],
+    *,
+    held: bool = False,
 ) -> None:
     """Erase one of the owner's memories and its sources, quotes of these, and sentences with words of `also`.
 
-    `agree` receives the findings, and raises to stop the erasure. Raises `OwnerMustAct` while a gateway runs, and if
-    the memory doesn't exist.
+    `agree` receives the findings, and raises to stop the erasure. Raises `OwnerMustAct` while a gateway runs, unless
+    the caller has `held` its lock, and if the memory doesn't exist.
     """
-    data, failpoints = environment.data, Failpoints(environment.fail)
-    if short := [words for words in also if letters(words) < SHORTEST]:
-        raise OwnerMustAct(f'--also "{short[0]}" would be in everything; give at least {SHORTEST} letters')
-    async with _alone(environment, config) as database:
+    data, failpoints, memory, also = (
+        environment.data,
+        Failpoints(environment.fail),
+        MemoryId(what.memory or 0),
+        what.also,
+    )
+    check_words(also)
+    async with _alone(environment, config, held=held) as database:
         async with database.connection() as conn:
             if (owner := await principals.owner(conn)) is None:
                 raise OwnerMustAct("there is no owner yet, and nothing to erase")
@@ -101,6 +126,30 @@ async def erase(
         await erasing.vacuum(database)
         failpoints.reach(Step.ERASURE_VACUUMED)
         note_erasure_finished(data, memory)
+
+
+async def erase_as_requested(environment: Environment, config: Config) -> None:
+    """Erase what the page asked for; the caller holds the lock. A kill leaves the rest to the next start.
+
+    The receipt counts the files, whose names may hold the words. Raises `TryAgainLater`.
+    """
+    data, problem = environment.data, ""
+    request = read_request(data)
+    try:
+        await erase(environment, config, request, partial(_note, data, request), held=True)
+    except TryAgainLater:
+        raise
+    except (SupaclawError, OSError) as exc:
+        if not (isinstance(exc, NothingToErase) and request.receipt):  # else only the receipt was left to write
+            problem = f"Not erased: {exc.strerror if isinstance(exc, OSError) else exc}"  # without a file's name
+    save_request(data, ErasureRequest(receipt=problem or read_request(data).receipt))
+
+
+def _note(data: Path, request: ErasureRequest, found: Found) -> None:
+    """Store the receipt before anything is erased: a second try, after a kill, finds less."""
+    files = Counter(f"files, {fate}" for _, fate in found.files)
+    lines = found.lines([f"{fate}: {count}" for fate, count in files.items()])
+    save_request(data, request.model_copy(update={"receipt": request.receipt or "\n".join(lines)}))
 
 
 _RECEIPT = """\
@@ -145,12 +194,12 @@ async def _hand_in(tx: Connection, person: PrincipalId, receipt: str, channels: 
 
 
 @asynccontextmanager
-async def _alone(environment: Environment, config: Config) -> AsyncIterator[Database]:
-    """The database, while no gateway uses it or the data folder and no worker runs."""
+async def _alone(environment: Environment, config: Config, *, held: bool = False) -> AsyncIterator[Database]:
+    """The database, while no gateway uses it or the data folder, which may be `held` already, and no worker runs."""
     data = environment.data
     if not data.is_dir():
         raise OwnerMustAct(f"there is no gateway in {data} yet; is SUPACLAW_DATA right?")
-    with hold_instance(data):
+    with nullcontext() if held else hold_instance(data):
         check_restore_finished(data)
         async with reach(environment, config, mine=True) as database:
             await check_schema(database)
@@ -160,7 +209,7 @@ async def _alone(environment: Environment, config: Config) -> AsyncIterator[Data
 
 def _check(unfinished: dict[int, int], memory: MemoryId, words: int, origins: Origins) -> None:
     if not origins.memories and memory not in unfinished:
-        raise OwnerMustAct(f"There is no memory {memory}; `supaclaw memories list` and `supaclaw search` show them")
+        raise NothingToErase(f"There is no memory {memory}; `supaclaw memories list` and `supaclaw search` show them")
     if words < (before := unfinished.get(memory, 0)):
         raise OwnerMustAct(f"this erasure broke off with {before} --also; give the same again, so that it can finish")
 

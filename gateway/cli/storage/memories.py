@@ -22,6 +22,7 @@ from gateway.cli.terminal.output import (
     print_rows,
     shown,
 )
+from gateway.config.data.erasures import ErasureRequest
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
@@ -203,12 +204,12 @@ def erase_permanently(memory: MemoryId, also: Sequence[str], *, yes: bool) -> No
     receipt: list[str] = []
 
     def agree(found: "Found") -> None:
-        receipt.extend(_erasure_lines(found))
+        receipt.extend(found.lines(_named(found)))
         if not yes:
             _print_erasure(found)
             confirm("Erase all of this permanently? It can't be restored.")
 
-    run_quietly(erase(environment, config, memory, also, agree))
+    run_quietly(erase(environment, config, ErasureRequest(memory=memory, also=tuple(also)), agree))
     echo("\n".join([f"erased: memory {memory}", *receipt]))
 
 
@@ -219,13 +220,8 @@ def _print_erasure(found: "Found") -> None:
         echo(f"“{one_line(text, _QUOTE_CHARS)}”")
     if len(said) > _MAX_QUOTED:
         echo(f"… and {len(said) - _MAX_QUOTED} more")
-    echo("\n".join(_erasure_lines(found)))
+    echo("\n".join(found.lines(_named(found))))
 
 
-def _erasure_lines(found: "Found") -> list[str]:
-    rows = ", ".join(f"{count} of {table}" for table, count in sorted(found.rows.items()))
-    files = [f"{fate}: {path}" for path, fate in found.files]
-    backups = [f"still in the backup of {saved}, unless that is deleted" for saved in found.backups]
-    history = [f"checkpoints rewritten: {found.checkpoints}"] if found.checkpoints else []
-    names = [f"still in {column}, as a name that others need: {count}" for column, count in sorted(found.left.items())]
-    return [f"rows: {rows or 'none'}", *files, *history, *names, *backups]
+def _named(found: "Found") -> list[str]:
+    return [f"{fate}: {path}" for path, fate in found.files]

@@ -1,8 +1,7 @@
 """One gateway per data folder: a lock on `gateway.pid`, which also records the process id and the address; its id; and
-the records of its starts, to detect crashes, and of unfinished erasures, as numbers without a word of the text."""
+the records of its starts, to detect crashes."""
 
 import fcntl
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -24,13 +23,12 @@ from gateway.config.data.files import (
     overwrite,
     read_regular,
     replace_regular,
-    sync_to_disk,
 )
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import InstanceId
 from gateway.domain.time import Clock
 
-_STARTS, _ERASURES = "starts", "erasures.unfinished"
+_STARTS = "starts"
 _LOCK_TRIES = 10
 """`running_pid` takes the lock for an instant, which must not make a start fail."""
 
@@ -237,39 +235,3 @@ def _write_starts(data: Path, record: _StartRecord) -> None:
         replace_regular(file, record.model_dump_json().encode())
     except OSError as exc:
         log.warning("starts.unwritable", file=str(file), error=exc.strerror, hint="free space or fix its mode")
-
-
-def unfinished_erasures(data: Path) -> dict[int, int]:
-    """The ids of memories whose erasure broke off, each with the number of its --also words."""
-    with suppress(OSError, ValueError):
-        return {int(id): int(words) for id, words in json.loads(read_regular(data / _ERASURES)).items()}
-    return {}
-
-
-def note_erasure_begun(data: Path, memory: int, words: int) -> None:
-    """Record an erasure, on disk, before anything is erased."""
-    _save_erasures(data, {**unfinished_erasures(data), memory: words})
-
-
-def note_erasure_finished(data: Path, memory: int) -> None:
-    """Remove the record of a finished erasure."""
-    _save_erasures(data, {id: words for id, words in unfinished_erasures(data).items() if id != memory})
-
-
-def erasure_reminder(data: Path) -> str:
-    """A line about unfinished erasures, "problem; fix"; "" if there are none."""
-    if not (left := unfinished_erasures(data)):
-        return ""
-    also = " with the same --also" if any(left.values()) else ""
-    again = f"stop the gateway and run `supaclaw memories forget {min(left)} --erase` again{also}"
-    return f"the erasure of memory {', '.join(map(str, sorted(left)))} broke off; {again}"
-
-
-def _save_erasures(data: Path, left: dict[int, int]) -> None:
-    path = data / _ERASURES
-    if left:
-        replace_regular(path, json.dumps(left).encode())
-        sync_to_disk(path)
-    else:
-        path.unlink(missing_ok=True)
-    sync_to_disk(data)

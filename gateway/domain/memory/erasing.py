@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, chain
 
+from gateway.domain.errors import OwnerMustAct
 from gateway.domain.json import Json
 
 ERASED = "[erased]"
@@ -83,6 +84,12 @@ class Erasure:
                 last = bisect_left(starts, place + len(phrase)) - 1
                 yield spans[bisect_right(starts, place) - 1][0], spans[last][1]
                 place = line.find(phrase, place + 1)
+
+
+def check_words(also: Iterable[str]) -> None:
+    """Raise `OwnerMustAct` for words that are too short to name."""
+    if short := [words for words in also if letters(words) < SHORTEST]:
+        raise OwnerMustAct(f'"{short[0]}" would be in everything; give at least {SHORTEST} letters')
 
 
 def letters(text: str) -> int:

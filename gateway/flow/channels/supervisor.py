@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
+from datetime import datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -353,7 +354,7 @@ class ChannelProbes:
 
     spec: Callable[[str], ChannelSpec]
     clock: Clock
-    results: dict[str, str] = field(default_factory=dict)
+    results: dict[str, tuple[datetime, str]] = field(default_factory=dict)
 
     async def run(self, name: str) -> None:
         """Probe it with the settings in use, and keep the result; raises `ConfigError` for an unknown channel."""
@@ -363,4 +364,4 @@ class ChannelProbes:
             result = f"connected as {who}" if who else "the settings are valid; this platform can't be asked"
         except (SupaclawError, TimeoutError) as error:
             result = f"failed: {str(error) or 'no answer'}"
-        self.results[name] = f"{self.clock.now():%H:%M} UTC: {result}"
+        self.results[name] = self.clock.now(), result

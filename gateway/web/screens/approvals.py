@@ -82,8 +82,9 @@ async def _pieces(site: Site) -> Mapping[str, str]:
         rows, over = await reviews.list_open(conn, owner, now), await reviews.latest(conn, owner, HISTORY)
         ahead, channels = await grants.live(conn, owner, now), await reviews.askers(conn, rows + over)
         failed = await outbox.undelivered(conn, owner)
-    made: dict[str, str] = {"empty": site.pages.part("no_questions"), **question_cards(site.pages, rows, channels)}
-    made |= await people.requests(site)
+    made: dict[str, str] = {"empty": site.pages.part("no_questions")}
+    made |= {"questions": site.pages.part("heading", "questions", "Approvals and questions")} if rows else {}
+    made |= question_cards(site.pages, rows, channels) | await people.requests(site)
     made |= section("failed", "Not delivered", "undelivered", {f"o{row.id}": (row,) for row in failed})
     lines = {row.name: (row, rules.grant_line(row)) for row in ahead}
     answers = {row.name: (row, legible(row.preview), why_asked(row), asked_in(row, channels)) for row in over}

@@ -6,7 +6,9 @@ from fastapi import Depends, Form, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup
 
+from gateway.config.data.erasures import ErasureRequest, read_request, save_request
 from gateway.domain.ids import MemoryId
+from gateway.domain.memory.erasing import check_words
 from gateway.domain.memory.memories import DEFAULT_AGENT, Category, Kind, Memory, NewMemory
 from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Role
@@ -14,6 +16,7 @@ from gateway.store.people import tokens
 from gateway.web import memory_rows
 from gateway.web.auth.access import OWNER, VISITOR
 from gateway.web.http.bodies import Text
+from gateway.web.http.errors import Refused
 from gateway.web.memory_rows import MemoryQuery, in_memory
 from gateway.web.pages import Screen
 from gateway.web.screens.chat import own_message
@@ -53,6 +56,7 @@ async def page(request: Request, site: AtSite, query: Annotated[MemoryQuery, Que
         categories={each: each for each in Category},
         agents={DEFAULT_AGENT: "your agent"} | {name: name for name in sorted(filter(None, programs))},
         found=await _render_rows(site, query),
+        erasure=site.pages.part("erasure", read_request(site.files.data)),
     )
 
 
@@ -88,6 +92,31 @@ async def merging(site: AtSite, ids: Chosen) -> HTMLResponse:
 async def merge(site: AtSite, ids: Chosen, new: Written) -> None:
     """Replace several memories by one."""
     await in_memory(site, lambda own: own.merge([MemoryId(id) for id in ids], new))
+
+
+@screen.post("/memory/erasure/dismiss", dependencies=OWNER)
+async def dismiss(site: AtSite) -> HTMLResponse:
+    """Remove the receipt."""
+    save_request(site.files.data, ErasureRequest())
+    return HTMLResponse()
+
+
+@screen.post("/memory/{id}/erase", dependencies=OWNER)
+async def erase(
+    site: AtSite,
+    id: RowId,
+    also: Annotated[Text, Form(max_length=2_000)] = "",
+    confirmed: Annotated[bool, Form()] = False,
+) -> HTMLResponse:
+    """Restart the gateway to erase a memory: while it runs, journals and caches would write it again."""
+    words = tuple(line.strip() for line in also.splitlines() if line.strip())
+    check_words(words)
+    await in_memory(site, lambda own: own.get(MemoryId(id)))
+    if not confirmed:
+        raise Refused(400, "unconfirmed", "Tick that it is to be erased permanently.", param="confirmed")
+    save_request(site.files.data, request := ErasureRequest(memory=id, also=words))
+    site.health.restart()
+    return HTMLResponse(site.pages.part("erasure", request))
 
 
 @screen.get("/memory/{id}", dependencies=OWNER)

@@ -55,7 +55,8 @@ async def _pieces(site: Site) -> Mapping[str, str]:
         accounts = {f"at{sha256(each.encode()).hexdigest()}": (each,) for each in row.identities}
         made |= section(f"of{row.id}", f"Accounts of {row.name}", "account", accounts)
     programs = {f"token{row.id}": (row,) for row in await tokens.list_all(site.database) if row.as_owner}
-    return made | section("programs", "Programs that act as you", "program", programs)
+    made |= section("programs", "Programs that act as you", "program", programs)
+    return made if "nobody" in made else made | {"invite": part("invite", site.channels.states())}
 
 
 add_board(screen, _pieces)

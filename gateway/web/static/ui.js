@@ -526,7 +526,7 @@ document.addEventListener("submit", async event => {
     else if (!answer.ok) { if (told !== undefined) tell(""); say((await answer.json()).error.message) }
     else {
       by("toast").hidden = true;
-      if (swap !== undefined) { const fresh = element(await answer.text()), first = $("button", fresh); row.replaceWith(fresh); first?.focus(); count() }
+      if (swap !== undefined) { const fresh = element(await answer.text()), first = $("button", fresh); row.replaceWith(fresh); first?.focus(); count(); comeBack() }
       if (told !== undefined) tell(element(await answer.text()));
       const panel = quiet !== undefined && by(sent.closest("[data-load]")?.id);
       if (panel) await load(panel, true);
@@ -536,6 +536,15 @@ document.addEventListener("submit", async event => {
   } catch { say("The gateway cannot be reached; try again.") }
   button.disabled = false;
 });
+const comeBack = async () => {                                      // from a restart, which takes out what is waited for
+  for (let waits = $("[data-wait]"); waits;) {
+    await new Promise(resolve => setTimeout(resolve, 1000));
+    const answer = await fetch(location.href).catch(() => {});
+    if (answer?.ok) waits = (await answer.text()).includes(" data-wait");
+    if (!waits) location.reload();
+  }
+};
+comeBack();
 const copied = text => navigator.clipboard.writeText(text).then(     // told in the toast: a streaming answer replaces its buttons
   () => say("Copied."), () => say("The browser did not allow copying; select the text instead."));
 document.addEventListener("click", event => {
