@@ -18,7 +18,7 @@ from asyncpg.exceptions import (
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import AddressId
 from gateway.store.connection.pool import Connection, Database, take_long
-from gateway.store.connection.rows import row_count
+from gateway.store.connection.rows import row_count, statement
 
 NOT_DUMPED = ("migrations", "leases", "member_keys", "instances", "homes")
 """Known by its number; held by who is not there; a key of one database.
@@ -88,19 +88,6 @@ async def prepare_dump(connection: Connection) -> None:
         await connection.execute("select set_config($1, $2, true)", name, value, timeout=LONGEST)
 
 
-_TABLES = """
-select c.relname::text as name,
-  array(select a.attname::text from pg_attribute a
-        where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
-        order by a.attnum) as columns,
-  array(select r.relname::text from pg_constraint k join pg_class r on r.oid = k.confrelid
-        where k.conrelid = c.oid and k.contype = 'f' and r.oid <> c.oid) as needs
-from pg_class c
-where c.relnamespace = 'supaclaw'::regnamespace and c.relkind = 'r' and not c.relname = any($1::text[])
-  and coalesce(obj_description(c.oid, 'pg_class'), '') not like 'derived:%'
-order by c.relname
-"""
-
 _COUNTERS = """
 select sequencename::text as name, last_value from pg_sequences
 where schemaname = 'supaclaw' and last_value is not null order by 1
@@ -111,7 +98,7 @@ async def _read_tables(connection: Connection) -> DatabaseSnapshot:
     schema = await connection.fetchval("select max(number) from supaclaw.migrations")
     columns = {}
     needs = {}
-    for row in await connection.fetch(_TABLES, list(NOT_DUMPED)):
+    for row in await connection.fetch(statement("server/dumped_tables"), list(NOT_DUMPED)):
         columns[row["name"]], needs[row["name"]] = tuple(row["columns"]), row["needs"]
         # What is read may not be altered meanwhile; a gateway's writes go on.
         await connection.execute(f'lock table supaclaw."{row["name"]}" in access share mode', timeout=LONGEST)

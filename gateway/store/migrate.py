@@ -159,7 +159,7 @@ async def _apply(tx: Connection, migration: Migration) -> None:
     await take_long(tx)
     await tx.execute("select pg_advisory_xact_lock($1)", _LOCK, timeout=_LONGEST)
     await tx.execute(_BRIEFLY)
-    await tx.execute(statement("ledger"))
+    await tx.execute(statement("server/ledger"))
     done = "select exists (select from supaclaw.migrations where number = $1)"
     if await tx.fetchval(done, migration.number):  # by another process, while we waited
         return

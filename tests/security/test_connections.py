@@ -18,7 +18,7 @@ ALLOWED = {
     "gateway/llm/providers/litellm.py": "endpoints of models, by the operator's configuration",
     "gateway/store": "the operator's database; one that a tool file declares, by addresses that net/addresses checked",
     "gateway/app/gateway.py": "listens for the page",
-    "gateway/app/start.py": "listens for the page while the database is away",
+    "gateway/app/waiting.py": "listens for the page while the database is away",
     "gateway/app/local.py": "listens for this machine, or for the proxy whose networks the operator names",
     "gateway/web/server.py": "listens for the page",
     "gateway/sandbox": "pairs of sockets between the gateway and the jail of commands; no address",

@@ -21,7 +21,7 @@ Reader: TypeAlias = Callable[[Record], Row]
 
 @cache
 def statement(name: str) -> str:
-    """A long statement, by the name of its file in `gateway/store/statements`."""
+    """A long statement, by the path of its file in `gateway/store/statements`, such as "work/usage"."""
     return (_STATEMENTS / f"{name}.sql").read_text()
 
 

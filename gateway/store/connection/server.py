@@ -7,18 +7,6 @@ from datetime import UTC, datetime
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.connection.rows import fetch_record, statement
 
-_FACTS = """
-select split_part(current_setting('server_version'), ' ', 1) as version,
-       pg_is_in_recovery() or current_setting('default_transaction_read_only') = 'on' as read_only,
-       to_regclass('supaclaw.migrations') is not null as has_ledger,
-       (select string_agg(relname, ', ' order by relname) from pg_class
-        where relnamespace = to_regnamespace('supaclaw') and relkind = 'r'
-          and not (has_table_privilege(oid, 'select') and has_table_privilege(oid, 'insert')
-                   and has_table_privilege(oid, 'update') and has_table_privilege(oid, 'delete'))) as denied,
-       case when to_regrole('supabase_admin') is null then 0 else pg_database_size(current_database()) end as supabase,
-       clock_timestamp() as now
-"""
-
 _SIZE = """
 select sum(pg_table_size(oid))::bigint from pg_class
 where relkind = 'r' and relnamespace = 'supaclaw'::regnamespace
@@ -44,7 +32,7 @@ class ServerFacts:
 async def look(database: Database) -> ServerFacts:
     """Ask the server; raises `SupaclawError` when it does not answer."""
     async with database.connection() as connection:
-        row = await fetch_record(connection, _FACTS)
+        row = await fetch_record(connection, statement("server/server_facts"))
         ahead = (row["now"] - datetime.now(UTC)).total_seconds()
         count = "select count(*) from supaclaw.migrations" if row["has_ledger"] else "select 0"
         applied = await connection.fetchval(count)
@@ -64,14 +52,14 @@ async def size_of_tables(database: Database) -> int:
 
 async def seen_from_the_web(conn: Connection) -> list[str]:
     """Rights of `anon` and `authenticated` in our schema, one line each; empty if all is well."""
-    return [str(row[0]) for row in await conn.fetch(statement("rights_of_web_roles"))]
+    return [str(row[0]) for row in await conn.fetch(statement("server/rights_of_web_roles"))]
 
 
 async def hide_from_the_web(conn: Connection) -> None:
     """Take every right in our schema from them. A hosted Postgres may grant them whatever is made."""
-    await conn.execute(statement("hide_from_web_roles"))
+    await conn.execute(statement("server/hide_from_web_roles"))
 
 
 async def free_connections(conn: Connection) -> int:
     """How many more the server, its database and this role allow a plain user."""
-    return int(await conn.fetchval(statement("free_connections")))
+    return int(await conn.fetchval(statement("server/free_connections")))

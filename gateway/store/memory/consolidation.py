@@ -47,8 +47,8 @@ async def changed(conn: Connection, principal: PrincipalId, at_most: Label) -> C
     sql = "select now() as as_of, coalesce(max(id), 0) as id from memories where principal_id = $1"
     newest = await fetch_record(conn, sql, principal)
     about = (at_most, DEFAULT_AGENT, EVERY)
-    facts = await fetch_all(conn, Memory, statement("new_memories"), principal, Kind.MEMORY, *about, CHANGED)
-    said = await fetch_all(conn, Memory, statement("new_memories"), principal, Kind.TURN, *about, SAID)
+    facts = await fetch_all(conn, Memory, statement("memory/new_memories"), principal, Kind.MEMORY, *about, CHANGED)
+    said = await fetch_all(conn, Memory, statement("memory/new_memories"), principal, Kind.TURN, *about, SAID)
     upto = facts[-1].id if len(facts) == CHANGED else newest["id"]
     return ConsolidationInput(newest["as_of"], upto, facts, said)
 
@@ -73,7 +73,7 @@ async def merge(
     """`memories.supersede` what means the same; if both are trusted alike, with all that is known of it."""
     if not await memories.supersede(tx, principal, same, kept, label, as_of):
         return False
-    await tx.execute(statement("merge_memories"), kept, same)
+    await tx.execute(statement("memory/merge_memories"), kept, same)
     return True
 
 

@@ -94,7 +94,7 @@ class Origins:
 
 async def origins(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Origins:
     """Empty if this principal has no such memory."""
-    chain = await conn.fetch(statement("memory_chain"), principal, memory)
+    chain = await conn.fetch(statement("memory/memory_chain"), principal, memory)
     turns = [row["message_id"] for row in chain if row["message_id"] is not None]
     said = await conn.fetch(_SOURCES, principal, [row["id"] for row in chain], turns)
     return Origins(
@@ -135,7 +135,7 @@ async def erase(tx: Connection, erasure: Erasure, origins: Origins) -> Counter[s
 async def left(tx: Connection, erasure: Erasure) -> Counter[str]:
     """How many rows of each column of the schema still quote something: names that messengers and the owner gave."""
     counts = Counter[str]()
-    for table, column, text in await tx.fetch(statement("text_columns")):
+    for table, column, text in await tx.fetch(statement("memory/text_columns")):
         query = _HELD.format(text=text, table=table, column=column)
         counts[f"{table}.{column}"] = sum([erasure.in_text(r["text"]) async for r in tx.cursor(query, prefetch=_BATCH)])
     return +counts
@@ -143,7 +143,7 @@ async def left(tx: Connection, erasure: Erasure) -> Counter[str]:
 
 async def forget_file(tx: Connection, principal: PrincipalId, path: str) -> None:
     """Forget a file's name, facts, text and passages; only its row's id stays."""
-    await tx.execute(statement("erase_file"), principal, path, ERASED)
+    await tx.execute(statement("memory/erase_file"), principal, path, ERASED)
     await indexing.remove_passages(tx, principal, path)
 
 
@@ -172,7 +172,7 @@ async def erase_person(tx: Connection, person: PrincipalId) -> Counter[str]:
         new.append(await sessions.start(tx, person, Label.KNOWN))
         await tx.execute("update addresses set session_id = $2 where session_id = $1", row["session_id"], new[-1])
     await tx.execute(_UNSAID, person)
-    tables = [row["name"] for row in await tx.fetch(statement("personal_tables"), _KEPT)]
+    tables = [row["name"] for row in await tx.fetch(statement("memory/personal_tables"), _KEPT)]
     # One statement, so that the order of references doesn't matter.
     gone = ", ".join(_GONE.format(table=table, besides=_BUT_NEW.get(table, "")) for table in tables)
     counts = " union all ".join(_COUNT.format(table=table) for table in tables)

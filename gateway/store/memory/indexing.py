@@ -76,7 +76,7 @@ async def index_turns(tx: Connection, principal: PrincipalId | None, limit: int)
 async def _index(tx: Connection, principal: PrincipalId, limit: int, *, recent: bool) -> int:
     if not await tx.fetchval("select pg_try_advisory_xact_lock(hashtextextended('memory ' || $1, 0))", str(principal)):
         return 0
-    rows = await tx.fetch(statement("unindexed_messages"), principal, limit, recent)
+    rows = await tx.fetch(statement("memory/unindexed_messages"), principal, limit, recent)
     if not rows:
         return 0
     # what ran by itself is told in a chat, and found there
@@ -103,7 +103,7 @@ async def _store_turns(
         told = set(found)
         gone = (at for fact, at in forgotten.items() if at >= since and states(told, fact))
         rows.append((principal, *said, place, found, row["sent_at"], next(gone, None)))
-    await tx.executemany(statement("store_turns"), rows)
+    await tx.executemany(statement("memory/store_turns"), rows)
     return last
 
 
@@ -121,7 +121,7 @@ async def count_words(tx: Connection, limit: int) -> int:
     """Count rows that are not, and take off what is gone, at most so many of each; returns how many it was."""
     await lock_name(tx, "memory_df")
     await _give_words(tx, limit)
-    return sum([int(await tx.fetchval(statement(name), limit)) for name in ("discount_words", "count_words")])
+    return sum([int(await tx.fetchval(statement(name), limit)) for name in ("memory/discount_words", "memory/count_words")])
 
 
 async def _give_words(tx: Connection, limit: int) -> None:
@@ -132,7 +132,7 @@ async def _give_words(tx: Connection, limit: int) -> None:
     for row in rows:
         hashed = content_hash(row["text"]) if row["kind"] == Kind.MEMORY else None
         given = (row["id"], lexemes(row["text"]), hashed, row["principal_id"], row["agent"])
-        await tx.execute(statement("give_words"), *given)
+        await tx.execute(statement("memory/give_words"), *given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,7 +174,7 @@ async def edit(
     if text is not None and not await _reword(tx, principal, memory, storable(text)):
         return None
     stored = None if tags is None else [storable(tag) for tag in tags]
-    await tx.execute(statement("edit_memory"), principal, memory, category, importance, stored, pinned)
+    await tx.execute(statement("memory/edit_memory"), principal, memory, category, importance, stored, pinned)
     return await get(tx, principal, memory)
 
 
@@ -190,7 +190,7 @@ async def supersede(
 
     `label` is that of the person or run that says so, which may be trusted less than the new one; it saw both `as_of`.
     """
-    return bool(await tx.fetchval(statement("supersede"), principal, old, new, label, as_of))
+    return bool(await tx.fetchval(statement("memory/supersede"), principal, old, new, label, as_of))
 
 
 async def forget(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
@@ -223,7 +223,7 @@ async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> b
 async def sources(conn: Connection, principal: PrincipalId, memory: MemoryId) -> list[MemorySource]:
     """The messages it was learned from, or is; the facts of before know the stretch of their session."""
     marks = (WITHDRAWN["edited"], WITHDRAWN["deleted"], FORGOTTEN)
-    return await fetch_all(conn, MemorySource, statement("memory_sources"), principal, memory, *marks)
+    return await fetch_all(conn, MemorySource, statement("memory/memory_sources"), principal, memory, *marks)
 
 
 async def learned(conn: Connection, principal: PrincipalId, memory: Memory) -> tuple[Memory, list[MemorySource]]:
@@ -242,7 +242,7 @@ async def _inserted(tx: Connection, principal: PrincipalId, new: NewMemory, text
     how = (new.importance, [storable(tag) for tag in new.tags], new.pinned, new.language)
     whence = (new.label, new.origin, new.agent, new.session, new.event_at, new.created_at)
     given = (principal, new.kind, text, lexemes(text), *fact, *how, *whence)
-    return await fetch_value(tx, MemoryId, statement("insert_memory"), *given)
+    return await fetch_value(tx, MemoryId, statement("memory/insert_memory"), *given)
 
 
 async def _with_links(tx: Connection, principal: PrincipalId, memory: MemoryId, new: NewMemory) -> Memory:

@@ -32,7 +32,7 @@ PGVECTOR_TOO_OLD = (
 
 async def extension_problem(conn: Connection) -> str:
     """Why there can be no vectors, and what to do, in one line; "" if there can. Changes nothing."""
-    state = await fetch_record(conn, statement("extension_state"))
+    state = await fetch_record(conn, statement("memory/extension_state"))
     if state["version"] is None:
         return EXTENSION_NOT_CREATED if state["available"] else NO_PGVECTOR
     if tuple(map(int, state["version"].split(".")[:2])) < OLDEST_PGVECTOR:
@@ -42,7 +42,7 @@ async def extension_problem(conn: Connection) -> str:
 
 async def ensure_table(tx: Connection) -> str:
     """Make the table for vectors if that can be; returns the `problem` if not."""
-    state = await fetch_record(tx, statement("extension_state"))
+    state = await fetch_record(tx, statement("memory/extension_state"))
     if state["ready"]:
         return ""
     if state["version"] is None and state["available"]:
@@ -50,9 +50,9 @@ async def ensure_table(tx: Connection) -> str:
     if why := await extension_problem(tx):
         return why
     await lock_name(tx, "memory_vectors")
-    state = await fetch_record(tx, statement("extension_state"))
+    state = await fetch_record(tx, statement("memory/extension_state"))
     if not state["ready"]:  # else another process made it while we waited
-        await tx.execute(statement("vector_table"))
+        await tx.execute(statement("memory/vector_table"))
         # Of a role that Supabase lets in from the web.
         for role in await tx.fetch("select rolname from pg_roles where rolname in ('anon', 'authenticated')"):
             await tx.execute(f'revoke all on memory_vectors from "{role["rolname"]}"')
@@ -123,7 +123,7 @@ async def request_model(tx: Connection, name: str, dimensions: int) -> VectorMod
              on conflict (name) do update set wanted = true returning id, name, dimensions, current"""
     model = await fetch_one(tx, VectorModel, sql, name, dimensions)
     await tx.execute("delete from memory_unembedded", timeout=LONGEST_SECONDS)
-    await tx.execute(statement("note_unembedded"), model.id, timeout=LONGEST_SECONDS)
+    await tx.execute(statement("memory/note_unembedded"), model.id, timeout=LONGEST_SECONDS)
     return model
 
 
@@ -142,7 +142,7 @@ async def characters_left(conn: Connection) -> int:
 
 async def list_unembedded(conn: Connection, limit: int) -> list[UnembeddedMemory]:
     """Rows without a vector, the newest first; a turn begins with who speaks, where that is known."""
-    return await fetch_all(conn, UnembeddedMemory, statement("unembedded_memories"), limit, MAX_TEXT)
+    return await fetch_all(conn, UnembeddedMemory, statement("memory/unembedded_memories"), limit, MAX_TEXT)
 
 
 async def put(
@@ -152,7 +152,7 @@ async def put(
     await _speak_vectors(tx)
     ids, versions = [row.id for row in rows], [row.updated_at for row in rows]
     made = [HalfVector(list(vector)) for vector in vectors]
-    return len(await tx.fetch(statement("store_vectors"), model.id, ids, versions, made))
+    return len(await tx.fetch(statement("memory/store_vectors"), model.id, ids, versions, made))
 
 
 async def settle(tx: Connection, model: VectorModel) -> bool:
@@ -202,7 +202,7 @@ async def state(conn: Connection) -> str:
     """How far the vectors are, or why there can be none, for people; cheap, so what is not counted yet is missing."""
     if why := await extension_problem(conn):
         return why
-    row = await fetch_record(conn, statement("embedding_state"))
+    row = await fetch_record(conn, statement("memory/embedding_state"))
     total = max(row["total"], row["left"])
     if not row["name"]:
         made = "no vectors yet"
@@ -229,4 +229,4 @@ class MostRows:
 
 async def most_rows(conn: Connection, tool: str, model: str) -> MostRows:
     """The most rows over all approvals of this tool for `model`."""
-    return await fetch_one(conn, MostRows, statement("most_rows"), tool, {"model": model})
+    return await fetch_one(conn, MostRows, statement("memory/most_rows"), tool, {"model": model})

@@ -11,7 +11,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection, lock_name
-from gateway.store.connection.rows import columns, fetch_first, fetch_value
+from gateway.store.connection.rows import columns, fetch_first, fetch_value, statement
 
 PASSPORT = "passport"
 """The source of memories that a gateway exported, and of the messages that they name."""
@@ -107,24 +107,8 @@ async def append(
     tx: Connection, session: SessionId, principal: PrincipalId, origin: str, rows: Sequence[ImportedRow]
 ) -> None:
     """Add messages that the session lacks, in order; none of them waits for an answer."""
-    sql = """with said as (
-               select * from unnest($4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::smallint[], $9::int[])
-                 with ordinality as s (key, kind, text, at, label, tokens, place)
-             ), place as (
-               update sessions set next_seq = next_seq + (select count(*) from said)::int,
-                 label = greatest(label, (select max(label) from said)),
-                 started_at = least(started_at, (select min(at) from said)),
-                 ended_at = greatest(ended_at, (select max(at) from said)),
-                 spoken_at = greatest(spoken_at, (select max(at) from said))
-               where id = $1 returning next_seq - (select count(*) from said)::int as first
-             )
-             insert into messages (session_id, principal_id, seq, kind, text, label, origin, platform_id, sent_at,
-                                   created_at, closed_at, tokens)
-             select $1, $2, place.first + s.place - 1, s.kind, s.text, s.label, $3, s.key, s.at, s.at,
-                    case when s.kind = 'user' then now() end, s.tokens
-             from said s, place order by s.place"""
     said = [(row.key, row.kind, row.text, row.at, row.label, estimate(row.text)) for row in rows]
-    await tx.execute(sql, session, principal, origin, *columns(said, 6))
+    await tx.execute(statement("transcript/import_messages"), session, principal, origin, *columns(said, 6))
 
 
 async def whence(conn: Connection, principal: PrincipalId, memory: MemoryId) -> ImportOrigin | None:

@@ -9,7 +9,15 @@ from gateway.domain.conversation.inbound import Address, Arrival
 from gateway.domain.ids import EntryId, JournalId, PrincipalId, SessionId
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import columns, fetch_all, fetch_first, fetch_one, fetch_record, fetch_value
+from gateway.store.connection.rows import (
+    columns,
+    fetch_all,
+    fetch_first,
+    fetch_one,
+    fetch_record,
+    fetch_value,
+    statement,
+)
 
 MAX_COPIED = 4_000
 """Characters of a tool's call or result that are copied."""
@@ -165,19 +173,7 @@ async def close(tx: Connection, session: SessionId, summary: str) -> bool:
 
 async def outline(conn: Connection, session: SessionId) -> tuple[str, str, int]:
     """The first question and the last answer, cut, of the session's open file or what has none yet; what it counts."""
-    sql = """with here as (
-               select id, kind, text, withdrawn from (
-                 select * from messages
-                 where journal_id = (select id from journals where session_id = $1 and closed_at is null)
-                 union all select * from messages
-                 where session_id = $1 and journal_id is null and origin not like 'import:%') m
-               where kind = 'user' or (kind = 'assistant' and final))
-             select coalesce((select left(text, 400) from here where kind = 'user' and withdrawn is null
-                              order by id limit 1), '') as asked,
-                    coalesce((select left(text, 400) from here where kind = 'assistant' order by id desc limit 1), '')
-                      as answered,
-                    (select count(*)::int from here) as messages"""
-    row = await fetch_record(conn, sql, session)
+    row = await fetch_record(conn, statement("transcript/journal_outline"), session)
     return row["asked"], row["answered"], row["messages"]
 
 

@@ -10,7 +10,7 @@ from gateway.domain.ids import PrincipalId, SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_value
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_value, statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,24 +130,4 @@ async def current(conn: Connection, address: Address) -> SessionId | None:
 
 async def recent(conn: Connection, limit: int) -> list[SessionSummary]:
     """The sessions last spoken in, newest first."""
-    sql = """select s.id, a.channel, a.chat, s.next_seq - 1 - coalesce(s.parent_seq, 0) + waiting.messages as messages,
-                    s.started_at,
-                    greatest(taken.at, waiting.at) as last_at, s.ended_at
-             from (select * from sessions order by spoken_at desc limit $1) s
-             left join lateral (
-               select created_at as at from messages
-               where session_id = s.id and seq is not null order by seq desc limit 1) taken on true
-             cross join lateral (
-               select count(*)::int as messages, max(created_at) as at, min(address_id) as address from messages
-               where session_id = s.id and seq is null) waiting
-             left join lateral (
-               select channel, chat from (
-                 (select channel, chat from addresses where session_id = s.id order by id limit 1)
-                 union all
-                 (select channel, chat from addresses where id = coalesce((
-                    select address_id from messages
-                    where session_id = s.id and seq is not null and address_id is not null order by seq limit 1),
-                    waiting.address))) x
-               limit 1) a on true
-             order by coalesce(greatest(taken.at, waiting.at), s.started_at) desc"""
-    return await fetch_all(conn, SessionSummary, sql, limit)
+    return await fetch_all(conn, SessionSummary, statement("transcript/recent_sessions"), limit)

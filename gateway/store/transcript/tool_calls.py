@@ -13,7 +13,7 @@ from gateway.domain.text.texts import storable
 from gateway.domain.text.tokens import estimate
 from gateway.domain.work.plans import PLAN, PLANNED_CALLS, Spent
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_value
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_value, statement
 from gateway.store.transcript.messages import CLIENT, WRITTEN, MessageRow
 
 
@@ -102,17 +102,7 @@ class PlannedCall:
 
 async def planned_calls(conn: Connection, task: TaskId, since: datetime) -> list[PlannedCall]:
     """The calls of a task since a time that filled steps of plans, in order."""
-    sql = """select i.plan_step as number, i.unasked, p.text as plan, p.result, a.text as asked from messages i
-             left join messages a on a.task_id = i.task_id and a.ordinal = i.ordinal and a.kind = 'tool_result'
-               and a.text like '{"waiting_for_approval":%'
-             cross join lateral (
-               select c.text, r.text as result from messages c
-               join messages r on r.task_id = c.task_id and r.ordinal = c.ordinal and r.kind = 'tool_result'
-               where c.task_id = $1 and c.kind = 'tool_intent' and c.tool = $3 and c.ordinal < i.ordinal
-                 and r.text like '{"planned":%' order by c.ordinal desc limit 1) p
-             where i.task_id = $1 and i.kind = 'tool_intent' and i.plan_step is not null and i.created_at >= $2
-             order by i.ordinal"""
-    return await fetch_all(conn, PlannedCall, sql, task, since, PLAN)
+    return await fetch_all(conn, PlannedCall, statement("transcript/planned_calls"), task, since, PLAN)
 
 
 async def spent_steps(conn: Connection, task: TaskId, plan: int) -> list[Spent]:

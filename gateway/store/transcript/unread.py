@@ -14,7 +14,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import letters_in, storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import columns, fetch_value
+from gateway.store.connection.rows import columns, fetch_value, statement
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript.messages import REVISED, MessageRow, Withdrawn
 
@@ -128,17 +128,17 @@ async def edit(conn: Connection, address: AddressId, platform_id: str, text: str
 
     Its trust label never falls.
     """
-    sql = """update messages
-             set text = case origin when $6 then split_part(text, chr(10), 1) || chr(10) else '' end || $3,
-               tokens = $4, label = greatest(label, $5)
-             where address_id = $1 and platform_id = $2 and kind = 'user' and withdrawn is null
-               and case when seq is null then closed_at is null else origin = $6 and closed_at is not null
-                     and not exists (select from messages later where later.session_id = messages.session_id
-                                       and later.seq > messages.seq and later.kind <> 'user')
-                     and not exists (select from tasks reading where reading.session_id = messages.session_id
-                                       and reading.kind = 'chat' and reading.status = 'running') end
-             returning id"""
-    return await fetch_value(conn, MessageId, sql, address, platform_id, storable(text), estimate(text), label, REVISED)
+    return await fetch_value(
+        conn,
+        MessageId,
+        statement("transcript/edit_message"),
+        address,
+        platform_id,
+        storable(text),
+        estimate(text),
+        label,
+        REVISED,
+    )
 
 
 async def withdraw(
@@ -149,17 +149,12 @@ async def withdraw(
     An edited message is several rows: what it said first, and each later text. A deleted one is also withdrawn and
     closed if no turn has taken it.
     """
-    sql = """with old as (
-               update messages set withdrawn = $3, closed_at = case when seq is null then now() else closed_at end
-               where address_id = $1 and platform_id = $2 and kind = 'user' and origin <> 'deleted'
-                 and withdrawn is null and ($3 = 'deleted' or seq is not null and $4 <> case origin when $5
-                   then substr(text, strpos(text, chr(10)) + 1) else text end)
-               returning *
-             ), forgotten as (
-               delete from memories where kind = 'turn' and message_id in (select id from old)
-             )
-             select * from old order by id"""
-    return [MessageRow.of(row) for row in await conn.fetch(sql, address, platform_id, how, storable(text), REVISED)]
+    return [
+        MessageRow.of(row)
+        for row in await conn.fetch(
+            statement("transcript/withdraw_message"), address, platform_id, how, storable(text), REVISED
+        )
+    ]
 
 
 async def note(conn: Connection, session: SessionId, message: MessageId) -> None:

@@ -86,7 +86,7 @@ async def used(conn: Connection, since: datetime, until: datetime) -> list[Usage
 
     Of tasks that were cleared, only sums are left: they count for the channel of their session's first message.
     """
-    return await fetch_all(conn, UsageRow, statement("usage"), since, until, _NO_CHANNELS)
+    return await fetch_all(conn, UsageRow, statement("work/usage"), since, until, _NO_CHANNELS)
 
 
 async def settled_cost(conn: Connection, now: datetime) -> float:

@@ -139,4 +139,4 @@ async def concerns(conn: Connection, principal: PrincipalId, since: datetime, un
     Each is found only once, if each look begins where the previous one ended.
     """
     values = (principal, since, until, *CONCERN_AFTER.values(), MAX_CONCERNS)
-    return await fetch_all(conn, Concern, statement("concerns"), *values)
+    return await fetch_all(conn, Concern, statement("work/concerns"), *values)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from gateway.domain.ids import InstanceId
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_value
+from gateway.store.connection.rows import fetch_all, fetch_value, statement
 from gateway.store.migrate import known_schema
 
 LEASE_SECONDS = 8.0
@@ -124,18 +124,7 @@ async def leave(conn: Connection, instance: InstanceId) -> None:
 
 async def every(conn: Connection) -> list[Instance]:
     """All of them, those that live first."""
-    sql = """select i.id, i.name, i.kind, i.started_at,
-                    case when l.expires_at > now() then 'running' when i.stopped_at is null then 'dead'
-                         else 'stopped' end as state,
-                    case when l.expires_at > now() then now()
-                         else coalesce(i.stopped_at, l.expires_at, i.started_at) end as seen_at,
-                    array(select substr(name, 9) from leases
-                          where holder = i.id and name like 'channel %' and expires_at > now() order by 1) as channels,
-                    array(select thing from homes where instance_id = i.id order by 1) as homes,
-                    (select count(*)::int from tasks where status = 'running' and worker = i.id) as running
-             from instances i left join leases l on l.name = concat('instance ', i.id)
-             order by (l.expires_at > now()) is true desc, i.started_at"""
-    return await fetch_all(conn, Instance, sql)
+    return await fetch_all(conn, Instance, statement("work/instances"))
 
 
 async def settle(conn: Connection, thing: str, instance: InstanceId, *, gone: float | None = None) -> str:

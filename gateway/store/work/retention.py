@@ -6,7 +6,7 @@ from datetime import date, datetime
 
 from gateway.domain.ids import TaskId
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import row_count
+from gateway.store.connection.rows import row_count, statement
 
 BATCH = 200
 """Trees, or rows of another kind, of one transaction."""
@@ -18,18 +18,6 @@ where m.parent_id is null and m.status in ('completed', 'failed', 'cancelled') a
   and not exists (select from tasks t where t.master_id = m.id
                   and (t.updated_at >= $1 or t.status not in ('completed', 'failed', 'cancelled')))
 order by m.seq limit $2 for update skip locked
-"""
-_SUMS = """
-insert into usage as u (
-  day, principal_id, session_id, kind, model, calls, tokens_in, tokens_out, tokens_cached, cost_usd)
-select (s.created_at at time zone 'utc')::date, s.principal_id, t.session_id, t.kind, s.name, count(*),
-       sum(s.tokens_in), sum(s.tokens_out), sum(s.tokens_cached), sum(s.cost_usd)
-from tasks t join task_steps s on s.task_id = t.id and s.kind = 'model'
-where t.master_id = any($1) group by 1, 2, 3, 4, 5
-on conflict (day, principal_id, session_id, kind, model) do update
-set calls = u.calls + excluded.calls, tokens_in = u.tokens_in + excluded.tokens_in,
-    tokens_out = u.tokens_out + excluded.tokens_out, tokens_cached = u.tokens_cached + excluded.tokens_cached,
-    cost_usd = u.cost_usd + excluded.cost_usd
 """
 DELIVERIES = """
 delete from outbox where id in (
@@ -52,7 +40,7 @@ async def clear_trees(tx: Connection, before: datetime, limit: int = BATCH) -> l
     """Clear whole trees of tasks with their steps and triggers that ended before then; returns their first tasks."""
     over = [TaskId(row["id"]) for row in await tx.fetch(_OVER, before, limit)]
     if over:
-        await tx.execute(_SUMS, over)
+        await tx.execute(statement("work/sum_usage"), over)
         await tx.execute("delete from triggers where task_id in (select id from tasks where master_id = any($1))", over)
         await tx.execute("delete from tasks where master_id = any($1)", over)
     return over

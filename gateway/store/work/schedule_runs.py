@@ -11,7 +11,7 @@ from datetime import datetime
 from gateway.domain.ids import AddressId, MessageId, PrincipalId, ScheduleId, TaskId
 from gateway.domain.text.texts import storable
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first
+from gateway.store.connection.rows import fetch_all, fetch_first, statement
 from gateway.store.work.schedules import ScheduleRow
 
 
@@ -96,17 +96,7 @@ async def deliver(conn: Connection) -> None:
 
 async def settled_deliveries(conn: Connection) -> list[DeliveryOutcome]:
     """The deliveries that ended but are not recorded yet: complete, refused or uncertain."""
-    sql = """select r.schedule_id, r.slot, r.principal_id, r.task_id, r.message_id, m.address_id, r.produced_at,
-                    m.created_at <> r.produced_at as again, o.refused, coalesce(o.uncertain, false) as uncertain
-             from schedule_runs r join messages m on m.id = r.message_id
-             left join lateral (
-               select bool_or(state in ('pending', 'sending')) as waits, bool_or(state = 'uncertain') as uncertain,
-                      max(coalesce(error, 'refused')) filter (where state = 'failed') as refused
-               from outbox where message_id = r.message_id) o on true
-             where r.message_id is not null and r.delivered_at is null and r.error is null
-               and not coalesce(o.waits, false)
-             order by r.message_id"""
-    return await fetch_all(conn, DeliveryOutcome, sql)
+    return await fetch_all(conn, DeliveryOutcome, statement("work/settled_deliveries"))
 
 
 async def is_current(conn: Connection, arrival: DeliveryOutcome) -> bool:

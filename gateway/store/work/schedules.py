@@ -243,7 +243,7 @@ async def _queue(conn: Connection, firings: Sequence[Firing], *, on_time: bool) 
         return []
     # One statement for all of them. The run comes first: only who enters a slot there may queue something for it.
     columns = zip(*(_firing(each) for each in firings), strict=True)
-    rows = await conn.fetch(statement("queue_firings"), *columns, on_time, Lane.AGENTS.value)
+    rows = await conn.fetch(statement("work/queue_firings"), *columns, on_time, Lane.AGENTS.value)
     return [TaskId(row["task"]) for row in rows if row["task"]]
 
 

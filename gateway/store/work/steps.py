@@ -11,7 +11,7 @@ from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import storable
 from gateway.domain.work.tasks import Claim, Status
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_record
+from gateway.store.connection.rows import fetch_all, fetch_first, fetch_one, fetch_record, statement
 from gateway.store.transcript.messages import MessageRow
 
 Kind = Literal["model", "intent", "tool", "hand-off", "review", "note"]
@@ -108,19 +108,6 @@ async def trace(
     return await fetch_all(conn, StepRow, _OF_TREE if tree else _OF_TASK, task, since, until, most)
 
 
-_SPANS = """
-select s.* from task_steps s
-where s.task_id = $1 and s.id > $2
-  and ($3::timestamptz is null or s.created_at >= $3) and ($4::timestamptz is null or s.created_at <= $4)
-  and not (s.kind = 'intent' and exists (
-    select from messages c join messages r on r.task_id = c.task_id and r.ordinal = c.ordinal
-    join task_steps t on t.task_id = s.task_id and t.kind = 'tool' and t.message_id = r.id where c.id = s.message_id))
-  and (strpos(lower(s.name), lower($5)) > 0 or exists (
-    select from messages f join messages m on m.id = f.id or (m.task_id = f.task_id and m.ordinal = f.ordinal)
-    where f.id = s.message_id and strpos(lower(m.text), lower($5)) > 0))
-order by s.id limit $6"""
-
-
 @dataclass(frozen=True, slots=True)
 class TraceFilter:
     """Selects steps of a trace: behind `since`, within a time, with these words in their name or what they refer to."""
@@ -134,7 +121,7 @@ class TraceFilter:
 async def spans(conn: Connection, task: TaskId, wanted: TraceFilter, most: int) -> list[StepRow]:
     """The steps of a task as bars show them: a call that has run is one step, with its time."""
     values = wanted.since, wanted.begin, wanted.end, wanted.words
-    return await fetch_all(conn, StepRow, _SPANS, task, *values, most)
+    return await fetch_all(conn, StepRow, statement("work/task_spans"), task, *values, most)
 
 
 @dataclass(frozen=True, slots=True)

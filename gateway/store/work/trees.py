@@ -11,7 +11,7 @@ from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
 from gateway.store.connection.pool import Connection, lock_name
-from gateway.store.connection.rows import fetch_all, fetch_one, fetch_record, fetch_value
+from gateway.store.connection.rows import fetch_all, fetch_one, fetch_record, fetch_value, statement
 from gateway.store.work import steps
 
 
@@ -150,26 +150,8 @@ class TreeRow:
 
 async def listing(conn: Connection, principal: PrincipalId, wanted: TreeFilter, most: int) -> list[TreeRow]:
     """A page of a person's trees, the newest first."""
-    sql = """select t.id, coalesce(t.input ->> 'name', t.kind) as name, t.agent, t.status, t.budget_usd, t.created_at,
-                    (t.input ->> 'forked_from')::uuid as fork_of, n.counts, n.updated_at, s.cost_usd, s.tokens,
-                    array(select 'A' || r.id from reviews r join tasks w on w.id = r.task_id
-                          where w.master_id = t.id and r.state = 'open'
-                          order by r.id) as waits_for
-             from tasks t cross join lateral (
-               select jsonb_object_agg(status, tasks) as counts, max(updated_at) as updated_at from (
-                 select status, count(*) as tasks, max(updated_at) as updated_at
-                 from tasks where master_id = t.id group by status) each) n
-             cross join lateral (
-               select coalesce(sum(s.cost_usd), 0) as cost_usd,
-                      coalesce(sum(s.tokens_in + s.tokens_out), 0)::bigint as tokens
-               from tasks w join task_steps s on s.task_id = w.id where w.master_id = t.id) s
-             where t.principal_id = $1 and t.parent_id is null and t.kind = 'agent' and t.input ->> 'origin' = 'task'
-               and ($2::text is null or t.status = $2) and ($3::text is null or t.agent = $3)
-               and ($4::text is null or strpos(lower(t.input ->> 'name'), lower($4)) > 0)
-               and ($5::uuid is null or t.seq < (select seq from tasks where id = $5))
-             order by t.seq desc limit $6"""
     values = (wanted.status, wanted.agent, wanted.text, wanted.before)
-    return await fetch_all(conn, TreeRow, sql, principal, *values, most)
+    return await fetch_all(conn, TreeRow, statement("work/list_trees"), principal, *values, most)
 
 
 async def matching(conn: Connection, principal: PrincipalId, beginning: str) -> list[TaskId]:
