@@ -3,11 +3,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
-import gateway.flow.approvals.questions
 import pytest
 import structlog
 
 import gateway.background.worker
+import gateway.flow.approvals
 import gateway.flow.outbound.delivery
 import gateway.flow.outbound.sender
 import gateway.flow.turn.budgets
@@ -26,7 +26,7 @@ async def world(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> As
         monkeypatch.setattr(module, "POLL_SECONDS", 0.001)
     for waits in ("FILES_WAIT_SECONDS", "FILES_POLL_SECONDS"):
         monkeypatch.setattr(gateway.flow.turn.loop, waits, 0.001)
-    monkeypatch.setattr(gateway.flow.approvals.questions, "TOGETHER_SECONDS", 0.001)
+    monkeypatch.setattr(gateway.flow.approvals, "TOGETHER_SECONDS", 0.001)
     monkeypatch.setattr(gateway.flow.turn.budgets, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(Fence, "outlast", outlasted)
     monkeypatch.setattr(search, "RECALL_TIMEOUT_MS", 600_000)  # while others act, a statement waits

@@ -10,10 +10,13 @@ import pytest
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.tools import ArgumentRole, ToolClass
 from gateway.domain.json import Json, JsonObject
+from gateway.domain.memory.erasing import Erasure
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Lane
-from gateway.flow.approvals import questions
+from gateway.flow import approvals
 from gateway.store.connection.pool import Database
+from gateway.store.memory import erasing
+from gateway.store.memory.erasing import Origins
 from gateway.store.work import tasks
 from gateway.store.work.schedules import ScheduleRow
 from gateway.tools import plan as plan_tool
@@ -28,7 +31,7 @@ SENT: JsonObject = {"to": "bob@bob.example", "text": "at noon [from other people
 
 @pytest.fixture
 def office(monkeypatch: pytest.MonkeyPatch) -> Office:
-    monkeypatch.setattr(questions, "TOGETHER_SECONDS", 0)
+    monkeypatch.setattr(approvals, "TOGETHER_SECONDS", 0)
     return Office()
 
 
@@ -130,6 +133,13 @@ async def test_a_change_of_the_schedule_voids_it(path: MessagePath, office: Offi
     await path.rows(f"update schedules set {change} returning id")
     assert waits((await ran(path, row, call("read"), call("send", to=BOB["address"])))[-1])
     assert office.sent == []
+
+
+async def test_one_whose_words_are_erased_is_none(path: MessagePath) -> None:
+    row = await confirmed(path)
+    async with path.database.transaction() as tx:
+        await erasing.erase(tx, Erasure(["bob.example"], []), Origins({}, {}, frozenset()))
+    assert (await known(path, row)).plan is None
 
 
 async def test_a_pause_keeps_it(path: MessagePath) -> None:

@@ -20,7 +20,7 @@ import structlog
 from gateway.domain.conversation.model import Prompt, Reply, ToolCall
 from gateway.domain.json import Json
 from gateway.domain.work.plans import Reference, find, link_in
-from gateway.flow.approvals import questions
+from gateway.flow import approvals
 from gateway.store.connection.pool import Database
 from gateway.tools import cron, files, memory, plan
 from tests.agentdojo.own_gateway import postgres
@@ -150,7 +150,7 @@ async def _rows() -> bool:
 def main() -> int:
     """Print the rows; 1 if plans don't save half of the questions where one can be made."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    questions.TOGETHER_SECONDS = 0
+    approvals.TOGETHER_SECONDS = 0
     return 0 if asyncio.run(_rows()) else 1
 
 

@@ -121,7 +121,8 @@ async def count_words(tx: Connection, limit: int) -> int:
     """Count rows that are not, and take off what is gone, at most so many of each; returns how many it was."""
     await lock_name(tx, "memory_df")
     await _give_words(tx, limit)
-    return sum([int(await tx.fetchval(statement(name), limit)) for name in ("memory/discount_words", "memory/count_words")])
+    changes = ("memory/discount_words", "memory/count_words")
+    return sum([int(await tx.fetchval(statement(name), limit)) for name in changes])
 
 
 async def _give_words(tx: Connection, limit: int) -> None:
