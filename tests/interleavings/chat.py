@@ -10,14 +10,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, TypeAlias, TypeVar, cast
+from uuid import uuid5
 
 from gateway.agent.limits import Limits
 from gateway.domain.conversation.inbound import Arrival, Inbound
 from gateway.domain.conversation.model import Highest
 from gateway.domain.errors import TryAgainLater
+from gateway.domain.ids import EntryId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Lane
-from gateway.flow.inbound.acceptance import _chat, _entry_id
+from gateway.flow.inbound.acceptance import _ENTRIES, _chat
 from gateway.flow.trees.control import ProgramRequest
 from gateway.web.http.errors import Refused
 from gateway.web.screens.conversations import delete
@@ -111,7 +113,8 @@ class Chat:
         """As a channel does it: until it is acknowledged."""
         if inbound.edits is None:
             self.unacknowledged[inbound.platform_id] = inbound
-        arrival = Arrival(_entry_id((*_chat(inbound), inbound.platform_id)), inbound, inbound.sent_at)
+        key = "\n".join((*_chat(inbound), inbound.platform_id))
+        arrival = Arrival(EntryId(uuid5(_ENTRIES, key)), inbound, inbound.sent_at)
         await tried(lambda: path.inbound._store(arrival, None))
         self.unacknowledged.pop(inbound.platform_id, None)
 
