@@ -102,11 +102,15 @@ class _Answer:
                 return self._item(item, place)
             case "output_text.delta" | "refusal.delta", {"delta": str(text)}:
                 found: JsonObject = {"content": text}
+            case "output_text.done", {"text": str(text)} if place not in self._grown:
+                found = {"content": text}
             case "reasoning_summary_text.delta" | "reasoning_text.delta", {"delta": str(text)}:
                 found = {"summary": text}
             case "reasoning_summary_part.added", {"summary_index": int(at)} if at:
                 found = {"summary": "\n\n"}
             case "function_call_arguments.delta", {"delta": str(text)}:
+                found = {"tool_calls": [{"index": place, "function": {"arguments": text}}]}
+            case "function_call_arguments.done", {"arguments": str(text)} if place not in self._grown:
                 found = {"tool_calls": [{"index": place, "function": {"arguments": text}}]}
             case _:
                 return {}
@@ -140,10 +144,12 @@ class _Answer:
     def _ended(self, response: dict[str, Any]) -> JsonObject:
         if error := response.get("error"):
             return {"error": error}
-        items = () if self._grown else enumerate(response.get("output") or ())
+        items = response.get("output") or []
+        placed = all(isinstance(place, int) and place < len(items) for place in self._grown)
         reason = (response.get("incomplete_details") or {}).get("reason") or "stop"
         finish = "length" if reason == "max_output_tokens" else reason
-        return _chunk(*(self._item(item, place) for place, item in items), finish=finish, usage=response.get("usage"))
+        missing = [self._item(item, at) for at, item in enumerate(items) if placed and at not in self._grown]
+        return _chunk(*missing, finish=finish, usage=response.get("usage"))
 
 
 def _chunk(*deltas: JsonObject, finish: str | None = None, usage: JsonObject | None = None) -> JsonObject:
