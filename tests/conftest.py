@@ -59,7 +59,8 @@ FULL = os.environ.get("SUPACLAW_CHAOS") == "full"
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "chaos: takes long; only with SUPACLAW_CHAOS=full")
-    config.addinivalue_line("markers", "thorough: another kill, size or place of what quicker tests show; for .ci/run")
+    about = "a browser, or another kill, size or place of what quicker tests show; for .ci/run"
+    config.addinivalue_line("markers", f"thorough: {about}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,5 +1,6 @@
 """Agents, as they look and work in a browser: made, refused with the reason, edited, tested in place."""
 
+import pytest
 from playwright.async_api import Browser, expect
 
 from tests.browser.conftest import opened
@@ -7,6 +8,8 @@ from tests.browser.looks import looks
 from tests.browser.test_memory import accessible
 from tests.browser.test_screens import to
 from tests.web.conftest import Web
+
+pytestmark = pytest.mark.thorough
 
 
 @looks

@@ -1,5 +1,6 @@
 from collections.abc import Mapping
 
+import pytest
 from playwright.async_api import Browser, Page, expect
 
 from gateway.domain.channels.channel import Login
@@ -9,6 +10,8 @@ from tests.fakes.eventually import eventually
 from tests.fakes.login import FakeLogin
 from tests.web.conftest import Running, Web
 from tests.web.test_people import ask
+
+pytestmark = pytest.mark.thorough
 
 HOSTILE = "<b>Bo</b> \u202eevil\u200b " + "Wolfeschlegelsteinhausenbergerdorff" * 3
 

@@ -19,6 +19,8 @@ from tests.web.scripted import Wait
 from tests.web.test_approvals import ask
 from tests.web.test_conversations import TELEGRAM, talk
 
+pytestmark = pytest.mark.thorough
+
 
 async def write(page: Page, text: str, answer: str = "") -> None:
     await page.fill("#text", text)

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.async_api import Browser, expect
 
 from gateway.domain.conversation.inbound import Address
@@ -11,6 +12,8 @@ from tests.browser.looks import looks
 from tests.browser.test_memory import accessible
 from tests.web.conftest import Web
 from tests.web.test_conversations import HOSTILE, TELEGRAM, talk
+
+pytestmark = pytest.mark.thorough
 
 LONG = "Die Donaudampfschifffahrtsgesellschaftskapitänsmütze, die im Flur hängt, braucht einen neuen Platz, wo denn? "
 

@@ -1,11 +1,14 @@
 import asyncio
 
+import pytest
 from playwright.async_api import Browser, FilePayload, Route, expect
 
 from tests.browser.conftest import opened
 from tests.browser.looks import looks
 from tests.web.conftest import MOST, Web
 from tests.web.uploading import png
+
+pytestmark = pytest.mark.thorough
 
 HOSTILE = "Rechnung \u202egnp.exe <img src=x onerror=alert(1)> " + "sehr lang " * 12 + ".pdf"
 

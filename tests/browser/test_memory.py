@@ -1,5 +1,6 @@
 import re
 
+import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
@@ -11,6 +12,8 @@ from tests.browser.conftest import Watched, go_to, opened
 from tests.browser.looks import looks
 from tests.web.conftest import Web
 from tests.web.test_memory_page import keep, stored
+
+pytestmark = pytest.mark.thorough
 
 LONG = (
     "Die Donaudampfschifffahrtsgesellschaftskapitänsmütze hängt seit dem Umzug im Flur links neben dem Spiegel, "

@@ -1,5 +1,6 @@
 """Schedules, as they look and work in a browser: the next five while a cron is typed, run, pause, history."""
 
+import pytest
 from playwright.async_api import Browser, expect
 
 from tests.browser.conftest import opened
@@ -7,6 +8,8 @@ from tests.browser.looks import looks
 from tests.browser.test_memory import accessible
 from tests.browser.test_screens import to
 from tests.web.conftest import Web
+
+pytestmark = pytest.mark.thorough
 
 
 @looks

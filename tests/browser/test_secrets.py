@@ -1,5 +1,6 @@
 """Secrets and the form behind a one-time link, as they look and work in a browser."""
 
+import pytest
 from playwright.async_api import Browser, expect
 
 from gateway.secrets.facts import Binding
@@ -7,6 +8,8 @@ from tests.browser.conftest import opened
 from tests.browser.test_memory import accessible
 from tests.browser.test_screens import looks, to
 from tests.web.conftest import Web
+
+pytestmark = pytest.mark.thorough
 
 VALUE = "hush-hush-hush"
 BOUND = Binding.of(["api.example.org"], ["weather"], "header:Authorization")

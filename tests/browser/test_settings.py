@@ -1,3 +1,4 @@
+import pytest
 from playwright.async_api import Browser, expect
 
 from tests.browser.conftest import opened
@@ -5,6 +6,8 @@ from tests.browser.looks import looks
 from tests.browser.test_memory import accessible
 from tests.config.editing.conftest import KEY, WRITTEN, Desk, desk
 from tests.web.conftest import Running
+
+pytestmark = pytest.mark.thorough
 
 __all__ = ["desk"]
 

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
@@ -14,6 +15,8 @@ from tests.browser.conftest import opened
 from tests.browser.looks import looks
 from tests.fakes.openai_server import FakeModels, Rule
 from tests.web.conftest import Running
+
+pytestmark = pytest.mark.thorough
 
 KEY = "sk-" + "0f" * 16
 

@@ -1,5 +1,6 @@
 """Tasks, as they look and work in a browser: a tree, its questions and traces, a fork beside its source, cancelling."""
 
+import pytest
 from playwright.async_api import Browser, expect
 
 from gateway.domain.conversation.model import ToolCall
@@ -11,6 +12,8 @@ from tests.web.conftest import Web
 from tests.web.scripted import Wait
 from tests.web.test_tasks import ASK, start
 from tests.web.test_tasks_page import children, finished, until
+
+pytestmark = pytest.mark.thorough
 
 
 @looks

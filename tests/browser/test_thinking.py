@@ -9,6 +9,8 @@ from tests.browser.conftest import opened
 from tests.web.conftest import Web
 from tests.web.scripted import Wait
 
+pytestmark = pytest.mark.thorough
+
 NAMES = ("acme/large-9", "acme/small-9", "other/mid-3")
 
 

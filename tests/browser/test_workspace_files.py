@@ -1,3 +1,4 @@
+import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, expect
 
@@ -6,6 +7,8 @@ from tests.browser.looks import looks
 from tests.web.conftest import Web
 from tests.web.test_files_page import LOCKED, put
 from tests.web.uploading import png
+
+pytestmark = pytest.mark.thorough
 
 TRIP = "# Tejo in May\n\n- train at **9:14**\n- [x] book the hut\n\n| Day | Way |\n|---|---|\n| Fri | 12 km |\n"
 

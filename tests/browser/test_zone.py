@@ -1,10 +1,13 @@
 """The browser's time zone, offered in one quiet line."""
 
+import pytest
 from playwright.async_api import Browser, expect
 
 from tests.browser.conftest import PHONE, opened
 from tests.browser.test_memory import accessible
 from tests.web.conftest import Web
+
+pytestmark = pytest.mark.thorough
 
 
 async def test_the_zone_is_offered_once_and_used_by_a_click(browser: Browser, web: Web) -> None:

@@ -16,6 +16,7 @@ from tests.fakes.openai_server import FakeModels, Rule
 from tests.journeys.process import configured
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("chats", [False, True])
 def test_a_set_is_asked_of_a_database_that_is_gone_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], chats: bool

@@ -1,10 +1,14 @@
 import asyncio
 import json
 
+import pytest
+
 from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
 from tests.importers.test_chats import chatgpt, said
 from tests.journeys.process import OWNER, GatewayProcess
+
+pytestmark = pytest.mark.thorough
 
 CONVERSATIONS, TEXTS = 40, 20
 

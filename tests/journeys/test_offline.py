@@ -3,8 +3,12 @@
 import os
 import socket
 
+import pytest
+
 from tests.fakes.ollama import FakeOllama, Installed, end, piece
 from tests.journeys.process import GatewayProcess, said
+
+pytestmark = pytest.mark.thorough
 
 
 async def test_a_local_model_answers_and_memory_is_searched(embedded: GatewayProcess) -> None:

@@ -2,9 +2,13 @@
 
 import json
 
+import pytest
+
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, configured
+
+pytestmark = pytest.mark.thorough
 
 PLACES = (
     "../../config.json",

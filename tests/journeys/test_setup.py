@@ -10,6 +10,8 @@ from tests.fakes.openai_server import FakeModels
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, configured, until
 
+pytestmark = pytest.mark.thorough
+
 
 async def test_the_terminal_does_the_same(
     process: GatewayProcess, telegram: FakeTelegram, models: FakeModels, monkeypatch: pytest.MonkeyPatch

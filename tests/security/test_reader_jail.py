@@ -153,6 +153,7 @@ async def test_no_socket_process_or_program_is_within_reach(cpu: Cpu, site: Site
     assert await result(cpu, attacks.jailed, attack, site.at(place), site) == {"refused": "PermissionError"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("attack", "place"), [*FILES, *OTHERS])
 async def test_without_the_jail_every_one_of_these_works(site: Site, attack: str, place: str) -> None:
     if attack == "trace" and os.getuid():

@@ -44,6 +44,7 @@ def test_no_attack_on_the_shell_of_virtual_files_succeeds() -> None:
     assert len(result.rows) > 100
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.getuid() != 0, reason="it is about root")
 def test_root_is_confined_by_namespaces_alone(tmp_path: Path) -> None:
     result = run(Tier.NAMESPACES, 0, short=True, root=True)
@@ -68,6 +69,7 @@ REFUSED_TO_ANYBODY = {
 """By the kernel or its settings, here or elsewhere, jail or not: an ordinary user has no right to it."""
 
 
+@pytest.mark.thorough
 def test_without_the_jail_the_attacks_succeed() -> None:
     """Else a refusal shows nothing: a path may be wrong, or an argument."""
     found = outside()

@@ -20,6 +20,8 @@ from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess, until
 from tests.upgrades.leave import BACKUP, LANDINGS, LEARNED, SUMMARY, environ, read_environ
 
+pytestmark = pytest.mark.thorough
+
 LABELS = 8
 """The schema that has them."""
 RESTORED_ROW = 1

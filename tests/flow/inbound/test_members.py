@@ -123,6 +123,7 @@ def files_of(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file() and not p.is_symlink()}
 
 
+@pytest.mark.thorough
 async def test_no_tool_reads_or_writes_what_is_the_owners(lived_in: MessagePath) -> None:
     home = lived_in.environments.of(await member_of(lived_in))
     owners, before = (

@@ -101,6 +101,7 @@ def test_an_interrupted_installation_can_be_taken_out_at_once(installation: Inst
     assert installation.snapshot() == before
 
 
+@pytest.mark.thorough
 def test_a_second_installation_that_is_refused_takes_nothing_from_the_first(installation: Installation) -> None:
     assert installation.act("install").code == 0
     second = [installation.home / name for name in ("ws2", "state2")]
@@ -171,6 +172,7 @@ def test_a_dry_run_changes_nothing(installation: Installation, supaclaw: Supacla
     assert json.loads(supaclaw("token", "list", "--json").out) == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("version", "rejects", "status", "why"),
     [

@@ -64,6 +64,7 @@ async def works(data: Path) -> bool:
         await connection.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "small", [("size=8k",), ("size=1m",), ("size=20m",), ("size=40m",), ("nr_inodes=5",), ("nr_inodes=500",)]
 )

@@ -16,6 +16,8 @@ from gateway.store.embedded.cluster import SOCKETS, opened, reach
 from gateway.store.embedded.postgres import EmbeddedPostgres
 from gateway.store.embedded.programs import find_programs
 
+pytestmark = pytest.mark.thorough
+
 PID, LOCK = "postmaster.pid", f"{SOCKETS}/.s.PGSQL.5432.lock"
 OWN = str(os.getpid())
 PARENT = str(os.getppid())
