@@ -82,7 +82,7 @@ async def test_memory_is_searched_corrected_merged_and_forgotten(browser: Browse
         await page.goto(f"{web.page}/memory")
         hat = page.locator(f"#memory{ids['hat']}")
         await hat.get_by_text("Source and edit").click()
-        await hat.locator("textarea").fill("Die Mütze hängt jetzt im Keller")
+        await hat.locator("textarea[name=text]").fill("Die Mütze hängt jetzt im Keller")
         await accessible(page)
         await watched.show(f"memory-edit-{look}")
         await hat.get_by_role("button", name="Save").click()

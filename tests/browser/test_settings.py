@@ -90,7 +90,7 @@ async def test_channels_are_tested_and_switched_off(
         page.on("dialog", lambda dialog: dialog.accept())
         await page.set_viewport_size({"width": 390, "height": 844} if phone else {"width": 1440, "height": 900})
         await page.goto(f"{started.web.page}/channels")
-        await expect(page.locator("#channel-telegram")).to_contain_text("refused: the token is wrong")
+        await expect(page.locator("#channel-telegram")).to_contain_text("Refused: the token is wrong")
         await expect(page.locator("#add-channel")).to_contain_text("Slack")
         lines = [await page.locator("#channel-telegram small").nth(at).bounding_box() for at in (0, -1)]
         assert lines[0]

@@ -94,7 +94,7 @@ STREAMS: dict[str, Callable[[], Bytes]] = {
     "letters": lambda: again(delta(content="a"), SSE),
     "paragraphs": lambda: again(delta(content="word *word*\n\n"), SSE),
     "line": lambda: again(b"a" * BLOCK, SSE + b'data: {"choices":[{"delta":{"content":"'),
-    "line-carriage-returns": lambda: again(b"a\r", SSE + b"data: "),
+    "line-carriage-returns": lambda: again(b"a\r", SSE + b"data: {\r"),
     "line-no-field": lambda: again(b"a" * BLOCK, SSE),
     "line-objects": lambda: again(b"{},", SSE + b'data: {"choices":['),
     "json-text": lambda: again(b"a" * BLOCK, JSON + b'{"choices":[{"message":{"content":"'),

@@ -352,18 +352,18 @@ async def test_what_members_had_before_is_known_at_best_and_still_theirs_to_chan
                 who = await principals.add(tx, role, role, [f"fake:{role}"])
                 await tx.execute("insert into sessions (id, principal_id, label) values ($1, $2, 0)", uuid4(), who)
                 await files.keep(tx, who, "a.txt", size=1, mime="", sha256="1", label=Label.OWNER, origin=files.OWN)
-                rows[role] = await schedules.add(tx, who, plan("a"), next_run_at=None, origin="fake", label=Label.OWNER)
+                sql = "insert into schedules (principal_id, name, prompt, origin) values ($1, $2, $2, $2) returning id"
+                rows[role] = who, await tx.fetchval(sql, who, "a")
         await migrate(database)
         async with database.connection() as conn:
             for table in ("sessions", "files", "schedules"):
                 labels = f"select p.role, label from {table} join principals p on p.id = principal_id order by label"
                 assert [tuple(row) for row in await conn.fetch(labels)] == [("owner", 0), ("member", 1)], table
-        mine = rows[Role.MEMBER]
-        assert mine is not None
-        async with database.bound(mine.principal_id).transaction() as tx:
+        member, theirs = rows[Role.MEMBER]
+        async with database.bound(member).transaction() as tx:
             for paused in (True, False):
-                assert await schedules.pause(tx, mine.id, paused=paused, next_run_at=None)
-            assert await schedules.update(tx, mine.id, plan("b"), None, label=Label.OWNER)
+                assert await schedules.pause(tx, theirs, paused=paused, next_run_at=None)
+            assert await schedules.update(tx, theirs, plan("b"), None, label=Label.OWNER)
 
 
 async def test_the_embedded_server_gives_members_a_login_from_the_start(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ async def test_the_page_draws_the_code_and_escapes_what_the_platform_says(runnin
         page = (await browser.get("/channels")).text
         assert '<svg viewBox="0 0 ' in page
         assert "&lt;script&gt;" in page
-        assert "shut: &lt;b&gt;no&lt;/b&gt;" in page
+        assert "Shut: &lt;b&gt;no&lt;/b&gt;" in page
         assert "<b>WhatsApp</b><small>Connected</small>" in page
         assert 'href="/settings?find=channels.telegram.access"' in (await browser.get("/people")).text
         assert (await browser.post("/channels/whatsapp/login", data={"phone": "+49 170 1234567"})).status_code == 204
