@@ -14,6 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from uuid import UUID
 
+import structlog
+
 from gateway.app.storage.backup import recorded_backups
 from gateway.app.storage.database import reach
 from gateway.app.storage.restore import check_restore_finished
@@ -48,6 +50,8 @@ from gateway.store.transcript import messages
 from gateway.workspace.erasing import Fate, Traces, rewrite_checkpoints
 from gateway.workspace.files.index import INDEX_FOLDER
 from gateway.workspace.locks import REPLACED
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,9 @@ async def erase_as_requested(environment: Environment, config: Config) -> None:
     except (SupaclawError, OSError) as exc:
         if not (isinstance(exc, NothingToErase) and request.receipt):  # else only the receipt was left to write
             problem = f"Not erased: {exc.strerror if isinstance(exc, OSError) else exc}"  # without a file's name
+    except Exception as exc:  # a gateway that can't erase still has to start
+        log.exception("erasure.failed")
+        problem = f"Not erased: {type(exc).__name__}, a defect; the log shows where."
     save_request(data, ErasureRequest(receipt=problem or read_request(data).receipt))
 
 

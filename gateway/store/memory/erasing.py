@@ -66,7 +66,7 @@ delete from {table} f using messages m where m.id = f.message_id and (m.id = any
   select from messages touched where touched.id = any($2) and touched.session_id = m.session_id))"""
 _WRITE = "update {table} set {values} where ctid = $1"
 _HELD = "select {text} as text from {table} where {column} is not null"
-_CHOSEN = "select distinct {column} as key from {table} where {rows}"
+_CHOSEN = "select distinct {column} as key from {table} where {column} is not null and {rows}"
 _REPLACED = "update {table} set {column} = $2 where {column} = $1 and {rows}"
 _ANSWERED = "update {table} set text = $2 where message_id = any($1) and text <> $2 {kinds}"
 _SOURCES = """

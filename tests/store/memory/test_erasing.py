@@ -104,6 +104,21 @@ async def test_in_every_column_that_can_hold_text_it_is_erased_or_named(world: W
     }
 
 
+async def test_messages_that_their_client_gave_no_key_are_erased_like_others(world: World) -> None:
+    async with world.database.transaction() as tx:
+        await tx.execute(UNCONSTRAINED)
+        await tx.execute(
+            "insert into addresses (channel, account, chat, private, principal_id, session_id)"
+            " values ('terminal', '', 'main', true, gen_random_uuid(), gen_random_uuid())"
+        )
+        await tx.execute(
+            "insert into messages (address_id, principal_id, session_id, kind, label, origin, text)"
+            " select id, principal_id, session_id, 'user', 0, 'terminal', 'quagga' from addresses"
+        )
+        counts = await erasing.erase(tx, Erasure(["quagga"], []), Origins({}, {}, frozenset()))
+    assert counts == {"messages": 1}
+
+
 async def test_what_the_last_heartbeat_said_is_erased(world: World) -> None:
     async with world.database.transaction() as tx:
         await heartbeats.begin(tx, NOON)
