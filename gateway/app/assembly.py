@@ -1,6 +1,5 @@
 """Builds all parts in one order: each group from the groups before it. Starts nothing."""
 
-import asyncio
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from gateway.app.parts.way_in import WayIn, build_way_in
 from gateway.app.parts.way_out import WayOut, build_way_out
 from gateway.app.parts.work import Work, build_work
 from gateway.background.cpu.executor import Cpu
+from gateway.background.upkeep.health import Stop
 from gateway.background.worker import Workplace
 from gateway.config.data.instance import StartHistory
 from gateway.config.environment import Environment
@@ -75,7 +75,7 @@ async def open_core(
     )
 
 
-def assemble(core: Core, *, starts: StartHistory, stop: asyncio.Event, families: Sequence[Family], cpu: Cpu) -> Parts:
+def assemble(core: Core, *, starts: StartHistory, stop: Stop, families: Sequence[Family], cpu: Cpu) -> Parts:
     """Build the parts of an instance; a lost lease sets `stop`. Raises `OwnerMustAct` for a broken job."""
     records = build_records(core, cpu=cpu)
     way_out = build_way_out(core, records)

@@ -170,7 +170,7 @@ def _health(parts: Parts, channels: "ChannelDirectory") -> HealthParts:
         waits_for_database=lambda: bool(upkeep.health.database_problem),
         findings=partial(_findings, core),
         update=partial(start_update, core.environment.data),
-        restart=upkeep.health.stop.set,
+        restart=upkeep.health.stop.restart,
         logs=core.environment.data / "logs",
         mask=core.mask,
         jobs=lambda: upkeep.job_table.jobs,

@@ -22,6 +22,7 @@ from gateway.app.storage.restore import check_restore_finished
 from gateway.app.storage.upgrade import join_upgraded
 from gateway.app.waiting import StartRetry
 from gateway.background.cpu.executor import Cpu
+from gateway.background.upkeep.health import Stop
 from gateway.background.upkeep.housekeeping import POLL_DELETED_SECONDS, Restorer
 from gateway.background.upkeep.timers import Periodic, keep_running
 from gateway.background.worker import Workplace
@@ -74,9 +75,9 @@ def run(environment: Environment) -> int:
         with suppress(OSError):  # so that a file that appears there later is noticed at once
             environment.config.parent.mkdir(parents=True, exist_ok=True)
         starts = record_start(environment.data, SystemClock())
-        stopped = uvloop.run(_serve(environment, config, mask, starts, hold))
+        restarts = uvloop.run(_serve(environment, config, mask, starts, hold))
         record_stop(environment.data)
-    if not stopped:
+    if restarts:
         os.execv(sys.executable, (*program_of(), "up"))  # noqa: S606
     return 0
 
@@ -84,7 +85,7 @@ def run(environment: Environment) -> int:
 async def _serve(
     environment: Environment, config: Config, mask: SecretMask, starts: StartHistory, hold: InstanceLock
 ) -> bool:
-    """Start, run, stop; False if it is to start again. Slow modules are imported in a thread while Postgres starts."""
+    """Start, run, stop; returns whether to start again. Slow modules are imported in a thread while Postgres starts."""
     stop, clock = stop_signal(), SystemClock()
     async with AsyncExitStack() as stack:
         socket = stack.enter_context(listen_as_configured(config.web, environment.first_code))
@@ -129,7 +130,7 @@ async def _serve(
 
         if run := await waiting.run_until(stop, start()):
             await run()
-    return stop.signalled
+    return stop.restarts
 
 
 def _erase(environment: Environment, config: Config) -> None:
@@ -144,22 +145,11 @@ async def _load_secrets(secrets: LiveSecrets) -> None:
     await secrets.look()
 
 
-class Stop(asyncio.Event):
-    """Set when the gateway is to stop: for good if it was `signalled`, else to start again."""
-
-    signalled = False
-
-    def signal(self) -> None:
-        """Stop for good."""
-        self.signalled = True
-        self.set()
-
-
 def stop_signal() -> Stop:
-    """An event that SIGTERM and SIGINT set."""
+    """The event that SIGTERM and SIGINT set."""
     stop = Stop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.signal)
+        asyncio.get_running_loop().add_signal_handler(number, stop.exit)
     return stop
 
 

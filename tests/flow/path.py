@@ -22,6 +22,7 @@ from gateway.background.jobs import Speech
 from gateway.background.jobs.agent import AgentRun
 from gateway.background.jobs.chat import ChatTurns
 from gateway.background.jobs.ingest import Ingest
+from gateway.background.upkeep.health import Stop
 from gateway.background.worker import Workplace
 from gateway.config.data.instance import StartHistory
 from gateway.config.environment import Environment
@@ -367,7 +368,7 @@ async def build(
     parts = assemble(
         core,
         starts=StartHistory(),
-        stop=asyncio.Event(),
+        stop=Stop(),
         families=(*tools.discover(), workshop.family) if families is None else tuple(families),
         cpu=cpu or InProcess(),
     )

@@ -12,7 +12,7 @@ class Family:
     meet: tuple[str, ...]
     words: str = "hello"
     day_usd: float | None = None
-    """What is left of the day's budget; each model call costs and reserves 0.001."""
+    """The rest of the day's budget; each model call costs and reserves 0.001."""
     tree_usd: float | None = None
 
 

@@ -49,7 +49,7 @@ MAILS: Mapping[str, JsonObject] = {
 
 @dataclass
 class Office:
-    """What the person has there; `acts` are the calls that did something."""
+    """The person's own things there; `acts` are the calls that did something."""
 
     acts: list[str] = field(default_factory=list)
 

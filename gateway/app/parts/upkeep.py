@@ -1,7 +1,6 @@
 """Upkeep: timed jobs, the watches on the process, and its health."""
 
 import os
-from asyncio import Event
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,7 +13,7 @@ from gateway.app.parts.work import Work
 from gateway.app.storage.scheduled import ScheduledBackup
 from gateway.background.budgets import may_embed
 from gateway.background.upkeep.event_loop import LagMonitor
-from gateway.background.upkeep.health import Health, notify_systemd
+from gateway.background.upkeep.health import Health, Stop, notify_systemd
 from gateway.background.upkeep.heartbeat import Heartbeat
 from gateway.background.upkeep.housekeeping import Retention, prune_logs, reload_secrets, report_restarts
 from gateway.background.upkeep.memory_index import POLL_FILES, FilePassages, Indexing
@@ -57,7 +56,7 @@ class Upkeep:
 
 
 def build_upkeep(
-    core: Core, records: Records, way_out: WayOut, turns: Turns, work: Work, *, starts: StartHistory, stop: Event
+    core: Core, records: Records, way_out: WayOut, turns: Turns, work: Work, *, starts: StartHistory, stop: Stop
 ) -> Upkeep:
     """Build the upkeep; starts nothing."""
     environment, current, clock = core.environment, core.current, core.clock

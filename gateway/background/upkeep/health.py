@@ -85,6 +85,22 @@ async def alone(database: Database, instance: InstanceId) -> AsyncIterator[None]
                 await instances.drop_lease(conn, GATEWAY, instance)
 
 
+class Stop(asyncio.Event):
+    """The gateway stops once it is set, and then starts again if it `restarts`."""
+
+    restarts = False
+
+    def restart(self) -> None:
+        """Stop and start again, unless the gateway stops already."""
+        self.restarts = self.restarts or not self.is_set()
+        self.set()
+
+    def exit(self) -> None:
+        """Stop without starting again."""
+        self.restarts = False
+        self.set()
+
+
 @dataclass(slots=True)
 class Health:
     """Renews the leases and the health file; a supervisor reads the age of the file.
@@ -97,7 +113,7 @@ class Health:
     engine: Engine
     file: Path
     stuck: Callable[[], Mapping[str, str]]
-    stop: asyncio.Event
+    stop: Stop
     held: Collection[str]
     """Further leases of this instance; read at each look."""
     healthy: bool = field(default=True, init=False)

@@ -29,6 +29,7 @@ from gateway.app.process import Process
 from gateway.app.storage.database import temporary_database
 from gateway.app.storage.offline import StoredSecrets
 from gateway.background.cpu.executor import Cpu
+from gateway.background.upkeep.health import Stop
 from gateway.background.worker import Workplace
 from gateway.cli.connections.database import run_quietly
 from gateway.cli.storage.imports import make_findable
@@ -309,7 +310,7 @@ async def _gateway(database: Database, mode: SearchMode) -> AsyncIterator[_Gatew
         people, mask, instance = await meet(database, "Owner", {}), SecretMask(), InstanceId(uuid4())
         secrets = open_secrets(environment, database, people, mask, supabase=False)
         core = await open_core(environment, Workplace(database, "gateway", instance), people, instance, secrets, mask)
-        parts = assemble(core, starts=StartHistory(), stop=asyncio.Event(), families=discover(), cpu=Cpu())
+        parts = assemble(core, starts=StartHistory(), stop=Stop(), families=discover(), cpu=Cpu())
         working = asyncio.create_task(parts.work.worker.run())
         try:
             yield _Gateway(database, assemble_way_in(parts), Answers(database, core.live))
