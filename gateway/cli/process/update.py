@@ -134,19 +134,31 @@ class _Switch:
         return "the version before runs again, and nothing has changed"
 
     def _start(self, program: Program) -> None:
-        process = None
-        if self.service:
-            run(*program, "service", "install", self.service)
-        else:
-            folder, none, up = self.environment.config.parent, subprocess.DEVNULL, (*program, "up")
-            process = subprocess.Popen(up, stdin=none, stdout=none, stderr=none, start_new_session=True, cwd=folder)
-        gateway, begun = LocalGateway(self.environment, gateway_address(self.environment)), time.monotonic()
+        """Start it and wait until it is ready; a gateway that a killed update had started gives way to it."""
+        process, begun = self._run(program), time.monotonic()
         with show_after_a_second("starting the gateway …"):
-            while running_pid(self.environment.data) is None or gateway.health() != 200:
+            while not self._is_ready(process):
                 ended = process is not None and process.poll() is not None
-                if ended or time.monotonic() - begun > START_SECONDS:
+                if ended and running_pid(self.environment.data) is not None:
+                    self._stop()
+                    process = self._run(program)
+                elif ended or time.monotonic() - begun > START_SECONDS:
                     raise OwnerMustAct(f"its log says why: {self.environment.data / 'logs'}")
                 time.sleep(_POLL_SECONDS)
+
+    def _run(self, program: Program) -> subprocess.Popen[bytes] | None:
+        """The process of the gateway, or None if a service runs it."""
+        if self.service:
+            run(*program, "service", "install", self.service)
+            return None
+        folder, none, up = self.environment.config.parent, subprocess.DEVNULL, (*program, "up")
+        return subprocess.Popen(up, stdin=none, stdout=none, stderr=none, start_new_session=True, cwd=folder)
+
+    def _is_ready(self, process: subprocess.Popen[bytes] | None) -> bool:
+        pid = running_pid(self.environment.data)
+        if pid is None or (process is not None and process.pid != pid):
+            return False
+        return LocalGateway(self.environment, gateway_address(self.environment)).health() == 200
 
     def _stop(self) -> None:
         """Stop the gateway and a server that `_look` left; a service stays enabled, for the next boot."""
