@@ -148,7 +148,8 @@ class TestTelegram:
         await telegram.wait_for(lambda platform: platform.pending == [])
         path.model.gate.set()
         assert (await heard(path, 2)).endswith("UTC] [Forwarded from Eve]\n> /reset\n> now")
-        assert await path.rows("select label from messages where text like '%reset%'") == [(Label.UNTRUSTED,)]
+        stored = await path.rows("select label from messages where kind = 'user' and text like '%reset%'")
+        assert stored == [(Label.UNTRUSTED,)]
 
     async def test_a_reply_to_the_agents_own_answer_taints_nothing(
         self, path: MessagePath, telegram: FakeTelegram
