@@ -17,6 +17,8 @@ from gateway.app.parts.way_in import WayIn
 from gateway.app.parts.way_out import WayOut
 from gateway.background.cpu.executor import run_alone
 from gateway.background.cpu.extraction import LockedFiles
+from gateway.background.upkeep.telemetry import Collector, Metrics
+from gateway.background.upkeep.timers import Loops, Periodic
 from gateway.config.editing.editor import ConfigEditor
 from gateway.config.load import variable_of
 from gateway.config.watch import ConfigWatch
@@ -48,6 +50,7 @@ from gateway.web.backend import (
     ToolParts,
     TreeParts,
 )
+from gateway.web.gauges import read_gauges
 from gateway.web.http.headers import page_url
 
 
@@ -68,6 +71,16 @@ def build_backend(parts: Parts, way_in: WayIn, local_token: str, watch: ConfigWa
         settings=_settings(core, watch),
         health=_health(parts, channels),
     )
+
+
+def export_metrics(backend: Backend) -> Loops:
+    """The loop that sends the gauges to an OpenTelemetry collector; none if none is configured."""
+    if (collector := Collector.read(os.environ, "metrics")) is None:
+        return {}
+    metrics = Metrics(collector, lambda: read_gauges(backend.health, backend.clock.now()), backend.clock)
+    milliseconds = os.environ.get("OTEL_METRIC_EXPORT_INTERVAL", "")
+    every = max(int(milliseconds) / 1_000, 1.0) if milliseconds.isdecimal() else 60.0
+    return {"metrics": Periodic("metrics", every, metrics.look).run}
 
 
 def _access(core: Core, way_in: WayIn, local_token: str) -> PageAccess:

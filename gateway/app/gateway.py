@@ -94,7 +94,7 @@ class Gateway(Process):
         core = self.parts.core
         web = await asyncio.to_thread(import_module, "gateway.web.server")
         await asyncio.to_thread(import_module, "gateway.app.backend")
-        from gateway.app.backend import build_backend
+        from gateway.app.backend import build_backend, export_metrics
 
         watch = self.watch_config(group)
         backend = build_backend(self.parts, self.way_in, self.local_token, watch)
@@ -104,6 +104,7 @@ class Gateway(Process):
             "models": self.warm,
             "older files": self._list_older,
             "jobs": self.parts.upkeep.job_table.run,
+            **export_metrics(backend),
         }
         started = spawn(group, loops)
         announce(

@@ -100,3 +100,13 @@ class Vitals:
     """State of the object store that several machines share."""
     heartbeat: str | None = None
     jobs: Mapping[str, datetime | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A measurement for monitoring, by values of its label; without a label, the only value is that of ""."""
+
+    name: str
+    meaning: str
+    values: Mapping[str, float]
+    label: str = ""

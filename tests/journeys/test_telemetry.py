@@ -1,4 +1,4 @@
-"""Traces for an OpenTelemetry collector, decoded as one does, over real HTTP."""
+"""Traces and metrics for an OpenTelemetry collector, decoded as one does, over real HTTP."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 from aiohttp import web
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from tests.fakes.eventually import eventually
@@ -26,6 +28,7 @@ class Receiver:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     asked: list[web.Request] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
+    measured: list[bytes] = field(default_factory=list)
     root: str = ""
 
     async def post(self, request: web.Request) -> web.Response:
@@ -36,6 +39,17 @@ class Receiver:
             return web.Response(status=503)
         self.bodies.append(body)
         return web.Response(content_type="application/x-protobuf")
+
+    async def measure(self, request: web.Request) -> web.Response:
+        self.measured.append(await request.read())
+        return web.Response(content_type="application/x-protobuf")
+
+    @property
+    def metrics(self) -> dict[str, Metric]:
+        """The newest of each name."""
+        exports = map(ExportMetricsServiceRequest.FromString, self.measured)
+        wholes = (whole for export in exports for whole in export.resource_metrics)
+        return {metric.name: metric for whole in wholes for scope in whole.scope_metrics for metric in scope.metrics}
 
     @property
     def exports(self) -> list[ExportTraceServiceRequest]:
@@ -54,6 +68,7 @@ class Receiver:
 async def receiver() -> AsyncIterator[Receiver]:
     receiver, app = Receiver(), web.Application()
     app.router.add_post("/v1/traces", receiver.post)
+    app.router.add_post("/v1/metrics", receiver.measure)
     async with Served(app) as served:
         receiver.root = served.root
         yield receiver
@@ -126,3 +141,23 @@ async def test_a_collector_that_does_not_answer_delays_no_turn(
     await telegram.wait_for(lambda tg: len(tg.sent) == 2)
     assert receiver.bodies == []
     assert (await process.terminate()).code == 0
+
+
+async def test_metrics_are_those_of_the_page_by_the_same_names(
+    process: GatewayProcess, telegram: FakeTelegram, models: FakeModels, receiver: Receiver
+) -> None:
+    process.configure(configured(telegram, models))
+    endpoint = f"{receiver.root}/v1/metrics"
+    await process.start(OTEL_EXPORTER_OTLP_METRICS_ENDPOINT=endpoint, OTEL_METRIC_EXPORT_INTERVAL="1000")
+    telegram.say("hello mk1x", OWNER)
+    calls = "supaclaw_model_calls_today"
+    await eventually(lambda: calls in receiver.metrics and receiver.metrics[calls].gauge.data_points[0].as_double == 1)
+
+    async with process.http() as http:
+        lines = (await http.get("/metrics")).text.splitlines()
+    assert {line.split()[2] for line in lines if line.startswith("# TYPE")} == set(receiver.metrics)
+    [opened] = receiver.metrics["supaclaw_channel_open"].gauge.data_points
+    assert [(each.key, each.value.string_value) for each in opened.attributes] == [("channel", "telegram")]
+    assert opened.as_double == 1
+    assert opened.time_unix_nano > 0
+    assert receiver.bodies == []

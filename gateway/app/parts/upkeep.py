@@ -104,7 +104,7 @@ def build_upkeep(
             "lag": lag.run,
             "restarts": partial(report_restarts, environment.state, starts, way_out.notices.tell_owner, clock),
             **{each.name: each.run for each in _periodic(core, way_out, work, health, ram)},
-            **({"telemetry": Telemetry(core, collector).run} if (collector := Collector.read(os.environ)) else {}),
+            **({"telemetry": Telemetry(core, to).run} if (to := Collector.read(os.environ, "traces")) else {}),
         },
     )
 

@@ -1,13 +1,14 @@
-"""Telemetry: tells an OpenTelemetry collector of the runs and deliveries of this process, by OTLP over HTTP.
+"""Telemetry: tells an OpenTelemetry collector of this process's runs, deliveries and gauges, by OTLP over HTTP.
 
 The variables are OpenTelemetry's. A collector that is slow or gone costs spans, which are counted, and nothing else.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import version
+from typing import Literal
 from urllib.parse import unquote
 
 import structlog
@@ -15,7 +16,9 @@ from cachetools import LRUCache
 from tenacity import retry, stop_after_attempt, wait_exponential
 
 from gateway.domain.errors import TryAgainLater
+from gateway.domain.health import Gauge
 from gateway.domain.ids import MessageId, TaskId
+from gateway.domain.time import Clock
 from gateway.domain.work.tasks import EndedRun
 from gateway.flow.engine import Engine
 from gateway.net.addresses import Rules, parse_url
@@ -34,20 +37,21 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """Where traces go to, and the facts about this program that go with them."""
+    """Where traces or metrics go to, and the facts about this program that go with them."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
     resource: Mapping[str, str]
 
     @classmethod
-    def read(cls, environ: Mapping[str, str]) -> "Collector | None":
+    def read(cls, environ: Mapping[str, str], kind: Literal["traces", "metrics"]) -> "Collector | None":
         """The collector that OpenTelemetry's variables name; None if they name none, or switch it off."""
-        base = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").rstrip("/")
-        url = environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or (base and f"{base}/v1/traces")
-        if not url or environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        base, own = environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "").rstrip("/"), f"OTEL_EXPORTER_OTLP_{kind.upper()}"
+        url = environ.get(f"{own}_ENDPOINT") or (base and f"{base}/v1/{kind}")
+        off = environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+        if not url or off or environ.get(f"OTEL_{kind.upper()}_EXPORTER") == "none":
             return None
-        headers = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
+        headers = ("OTEL_EXPORTER_OTLP_HEADERS", f"{own}_HEADERS")
         named = {"service.name": name} if (name := environ.get("OTEL_SERVICE_NAME")) else {}
         ours = {"service.name": "supaclaw", "service.version": version("supaclaw")}
         resource = {**ours, **_pairs(environ.get("OTEL_RESOURCE_ATTRIBUTES", "")), **named}
@@ -103,8 +107,8 @@ class Telemetry:
                 log.warning("telemetry.dropped", events=self._dropped, error=str(error))
 
     async def _spans(self, batch: Sequence[EndedRun | MessageId]) -> bytes:
-        await asyncio.to_thread(import_module, "gateway.background.upkeep.spans")
-        from gateway.background.upkeep.spans import delivery_span, encoded, run_spans
+        await asyncio.to_thread(import_module, "gateway.background.upkeep.otlp")
+        from gateway.background.upkeep.otlp import delivery_span, encoded_spans, run_spans
 
         made = []
         async with self._database.connection() as conn:
@@ -113,10 +117,34 @@ class Telemetry:
                     made += [delivery_span(each) for each in await steps.deliveries(conn, event)]
                 elif (task := await steps.traced(conn, event.task)) is not None:
                     made += run_spans(event, task, await self._new_steps(conn, event.task))
-        return encoded(self._collector.resource, made)
+        return encoded_spans(self._collector.resource, made)
 
     async def _new_steps(self, conn: Connection, task: TaskId) -> list[StepRow]:
         rows = await steps.trace(conn, task, since=self._told.get(task, 0))
         if rows:
             self._told[task] = rows[-1].id
         return rows
+
+
+@dataclass(slots=True)
+class Metrics:
+    """Sends the gauges. They say how things are, so those that can't be sent are not kept."""
+
+    collector: Collector
+    read: Callable[[], Awaitable[Sequence[Gauge]]]
+    clock: Clock
+    _problem: str = field(default="", init=False)
+
+    async def look(self) -> None:
+        """Send them as they are now; a problem is logged when it begins."""
+        gauges = await self.read()
+        await asyncio.to_thread(import_module, "gateway.background.upkeep.otlp")
+        from gateway.background.upkeep.otlp import encoded_gauges
+
+        before, self._problem = self._problem, ""
+        try:
+            await self.collector.send(encoded_gauges(self.collector.resource, gauges, self.clock.now()))
+        except NetError as error:
+            self._problem = str(error)
+            if self._problem != before:
+                log.warning("telemetry.metrics", error=self._problem, hint="OTEL_METRICS_EXPORTER=none sends none")

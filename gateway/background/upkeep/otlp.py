@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry, by its conventions for generative AI. Imports protobuf.
+"""Messages of OTLP: spans, by OpenTelemetry's conventions for generative AI, and gauges. Imports protobuf.
 
 They have names of models, tools, agents and channels, ids and numbers: no content, argument, address or error text. The
 ids follow from those of rows, so that processes agree on links and a span that is sent twice is the same.
@@ -10,15 +10,18 @@ from hashlib import sha256
 from typing import TypeAlias
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.metrics.v1 import metrics_pb2
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1 import trace_pb2
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from gateway.domain.health import Gauge
 from gateway.domain.ids import TaskId
 from gateway.domain.work.tasks import EndedRun, Status
 from gateway.store.work.steps import StepRow, TracedDelivery, TracedRun
 
 _CONVERSATIONS = frozenset({"chat", "agent", "heartbeat"})
+_SCOPE = InstrumentationScope(name="supaclaw")
 _PROVIDERS = {"gemini": "gcp.gemini", "mistral": "mistral_ai", "xai": "x_ai"}
 """Names that differ from ours."""
 
@@ -27,11 +30,26 @@ Times: TypeAlias = tuple[datetime, datetime]
 Kind: TypeAlias = Span.SpanKind.ValueType
 
 
-def encoded(resource: Facts, spans: Iterable[Span]) -> bytes:
+def encoded_spans(resource: Facts, spans: Iterable[Span]) -> bytes:
     """A request of the protocol; its own message for requests has the same bytes."""
-    scope = trace_pb2.ScopeSpans(scope=InstrumentationScope(name="supaclaw"), spans=spans)
+    scope = trace_pb2.ScopeSpans(scope=_SCOPE, spans=spans)
     whole = trace_pb2.ResourceSpans(resource=Resource(attributes=_attributes(resource)), scope_spans=[scope])
     return bytes(trace_pb2.TracesData(resource_spans=[whole]).SerializeToString())
+
+
+def encoded_gauges(resource: Facts, gauges: Iterable[Gauge], now: datetime) -> bytes:
+    """The same for gauges, all measured now."""
+    scope = metrics_pb2.ScopeMetrics(scope=_SCOPE, metrics=(_metric(each, _nanoseconds(now)) for each in gauges))
+    whole = metrics_pb2.ResourceMetrics(resource=Resource(attributes=_attributes(resource)), scope_metrics=[scope])
+    return bytes(metrics_pb2.MetricsData(resource_metrics=[whole]).SerializeToString())
+
+
+def _metric(gauge: Gauge, at: int) -> metrics_pb2.Metric:
+    metric = metrics_pb2.Metric(name=gauge.name, description=gauge.meaning)
+    for label, value in gauge.values.items():
+        facts = _attributes({gauge.label: label} if gauge.label else {})
+        metric.gauge.data_points.add(attributes=facts, time_unix_nano=at, as_double=value)
+    return metric
 
 
 def run_spans(run: EndedRun, task: TracedRun, steps: Iterable[StepRow]) -> Iterator[Span]:
@@ -89,10 +107,14 @@ def _span(
 ) -> Span:
     span = Span(trace_id=task.bytes, span_id=id, parent_span_id=run, name=name, kind=kind)
     span.attributes.extend(_attributes(facts))
-    span.start_time_unix_nano, span.end_time_unix_nano = (int(at.timestamp() * 1e6) * 1_000 for at in times)
+    span.start_time_unix_nano, span.end_time_unix_nano = map(_nanoseconds, times)
     if failed:
         span.status.code = trace_pb2.Status.STATUS_CODE_ERROR
     return span
+
+
+def _nanoseconds(at: datetime) -> int:
+    return int(at.timestamp() * 1e6) * 1_000
 
 
 def _attributes(facts: Facts) -> Iterator[KeyValue]:
