@@ -63,6 +63,7 @@ def _slack(place: str, found: ArrayItem, reader: Reader) -> Iterator[Record]:
     files = [f"[file: {text_or_empty(file.get('name'))[:100]}]" for file in items_of(value.get("files"))]
     stamp = text_or_empty(value.get("ts"))
     yield ImportedSession(chat, at := time_of(stamp), f"{place} (#{chat})")
+    yield from (Passed("attachments") for _ in items_of(value.get("attachments")))
     words = [text_or_empty(value.get("text")), *files]
     yield _said(words, at, place, f"{stamp} {user}", str(sender), own=f"slack:{user}" in reader.own)
 

@@ -125,13 +125,14 @@ def test_a_slack_export(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("users.json", "[]")
         archive.writestr("general/2026-03-01.json", json.dumps([join, hello]))
-        archive.writestr("general/2026-03-02.json", json.dumps([{**hello, "text": "", "files": [{"name": "a.pdf"}]}]))
+        more = {"files": [{"name": "a.pdf"}], "attachments": [{"text": "a message that bob shared"}]}
+        archive.writestr("general/2026-03-02.json", json.dumps([{**hello, "text": "", **more}]))
 
     found = read("all", path)
 
     assert {each.key for each in sessions(found)} == {"general"}
     assert [(each.text, each.at) for each in messages(found)] == [("bob: Hi", NOON), ("bob: [file: a.pdf]", NOON)]
-    assert [each.why for each in found if isinstance(each, Passed)] == ["users.json", "notices"]
+    assert [each.why for each in found if isinstance(each, Passed)] == ["users.json", "notices", "attachments"]
 
 
 def test_chats_with_models(tmp_path: Path) -> None:
