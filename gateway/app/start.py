@@ -27,7 +27,7 @@ from gateway.background.upkeep.housekeeping import POLL_DELETED_SECONDS, Restore
 from gateway.background.upkeep.timers import Periodic, keep_running
 from gateway.background.worker import Workplace
 from gateway.config.channels import enabled_channels
-from gateway.config.data.erasures import erasure_reminder, read_request
+from gateway.config.data.erasures import MEMBER, erasure_reminder, read_request
 from gateway.config.data.instance import (
     InstanceLock,
     StartHistory,
@@ -108,7 +108,7 @@ async def _serve(
             return database, await meet(database, config.owner.name, config.owner.ids)
 
         async def start() -> Callable[[], Awaitable[None]]:
-            if read_request(environment.data).memory:
+            if read_request(environment.data).memory or read_request(environment.data, MEMBER).member:
                 await waiting.retry(stack, lambda _: asyncio.to_thread(_erase, environment, config))
             if why := erasure_reminder(environment.data):
                 log.warning("erasure.unfinished", problem=why)

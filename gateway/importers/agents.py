@@ -59,8 +59,7 @@ class _Home:
                 yield from self._database(file, seen)
             files = sorted(root.glob(self.transcripts))
             for file in (file for file in files if file.stem not in seen):
-                filled = (line for line in reader.lines(file) if line.text.strip())
-                lines = ((line.number, "" if line.cut else line.text) for line in filled)
+                lines = ((it.number, "" if it.cut else it.text) for it in reader.lines(file) if it.text.strip())
                 yield from _session(file.stem, file.name, lines)
             if seen or files:
                 return

@@ -122,11 +122,14 @@ class _Log:
         self.now = at
 
     def _records_of(self, message: _LoggedMessage) -> list[Record]:
-        """The records of a message; none if it is empty or the title of the page."""
+        """The records of a message; none if it is empty or the title of the page.
+
+        Any line that it quotes may look like one of its person's, so none is more than known.
+        """
         if message.text in {"", str(self.day)}:
             return []
         place = f"{self.name}:{message.line}"
-        return [ImportedMessage(message.role, message.text, message.at, place, Label.OWNER), *message.damage(place)]
+        return [ImportedMessage(message.role, message.text, message.at, place, Label.KNOWN), *message.damage(place)]
 
 
 SOURCES = {

@@ -31,7 +31,7 @@ TELEGRAM_INTO = re.compile(rb'\{(?:(?:"(?:[^"\\]|\\.)*"|[^"{}\[\]])*"messages":\
 
 
 def _telegram(place: str, found: ArrayItem, reader: Reader) -> Iterator[Record]:
-    """Yield a chat or a message of the chat before; a forwarded one is another person's."""
+    """Yield a chat or a message of the chat before; a forwarded one is another person's, and one by a bot the bot's."""
     value = found.value
     if isinstance(value.get("messages"), list):
         yield ImportedSession(str(value.get("id")), None, f"{place} ({value.get('name') or 'Saved Messages'})")
@@ -43,9 +43,9 @@ def _telegram(place: str, found: ArrayItem, reader: Reader) -> Iterator[Record]:
     text = "".join(text_or_empty(part) or text_or_empty(fields_of(part).get("text")) for part in parts)
     kind = text_or_empty(value.get("media_type")) or next((name for name in ("photo", "file") if name in value), "")
     at = time_of(value.get("date_unixtime")) or time_of(value.get("date"))
-    forwarded = text_or_empty(value.get("forwarded_from"))
-    own = f"telegram:{text_or_empty(value.get('from_id')).removeprefix('user')}" in reader.own and not forwarded
-    sender = forwarded or text_or_empty(value.get("from"))
+    anothers = {"forwarded_from", "forwarded_from_id", "via_bot"} & value.keys()
+    own = f"telegram:{text_or_empty(value.get('from_id')).removeprefix('user')}" in reader.own and not anothers
+    sender = text_or_empty(value.get("forwarded_from")) or text_or_empty(value.get("from"))
     yield _said([f"[{kind}]" if kind else "", text], at, place, str(value.get("id")), sender, own=own)
 
 
@@ -63,6 +63,7 @@ def _slack(place: str, found: ArrayItem, reader: Reader) -> Iterator[Record]:
     files = [f"[file: {text_or_empty(file.get('name'))[:100]}]" for file in items_of(value.get("files"))]
     stamp = text_or_empty(value.get("ts"))
     yield ImportedSession(chat, at := time_of(stamp), f"{place} (#{chat})")
+    yield from (Passed("attachments") for _ in items_of(value.get("attachments")))
     words = [text_or_empty(value.get("text")), *files]
     yield _said(words, at, place, f"{stamp} {user}", str(sender), own=f"slack:{user}" in reader.own)
 
@@ -96,13 +97,13 @@ class _Block(CutLines):
 
 def _whatsapp(path: Path, reader: Reader) -> Iterator[Record]:
     """Yield the chats; each is read twice, first for how it writes dates."""
-    silent = replace(reader, advance=None)
-    with reader.open_chunks(path) as files, silent.open_chunks(path) as again:
+    with reader.open_chunks(path) as files, replace(reader, advance=None).open_chunks(path) as again:
         for (name, read), (_, read_again) in zip(files, again, strict=True):
             if len(files) > 1 and not any(PurePath(name).match(pattern) for pattern in _WHATSAPP):
                 yield from reader.left_out(name)
                 continue
-            titled = path.stem if PurePath(name).name == _WHATSAPP[0] and is_zipfile(path) else PurePath(name).stem
+            file = path if PurePath(name).name == _WHATSAPP[0] and is_zipfile(path) else PurePath(name)
+            titled = re.sub(r" ?\(\d+\)$", "", file.stem)  # which a second download has
             months_first = _months_first(text_lines(read_again))
             yield ImportedSession(titled, None, titled)
             yield from _chat(titled, _blocks(text_lines(read)), reader.zone, months_first=months_first)

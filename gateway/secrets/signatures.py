@@ -37,14 +37,17 @@ class SignedSource(BaseModel):
             except ValueError:  # of a secret that isn't base64
                 return False
             return any(_same(given, wanted) for given in headers.get("webhook-signature", "").split(" "))
-        header = "x-hub-signature-256" if self.kind == "github" else self.header
         wanted = hmac.digest(self.secret.get_secret_value().encode(), body, "sha256").hex()
-        return _same(headers.get(header, "").removeprefix("sha256=").lower(), wanted)
+        return _same(self._hexadecimal(headers), wanted)
 
     def delivery(self, headers: Mapping[str, str]) -> str | None:
         """The signed id of the event, which a copy has, too: GitHub's id isn't signed, but its bodies differ."""
-        names = {"standard": "webhook-id", "github": "x-hub-signature-256"}
-        return headers.get(names[self.kind]) if self.kind in names else None
+        return {"standard": headers.get("webhook-id"), "github": self._hexadecimal(headers)}.get(self.kind)
+
+    def _hexadecimal(self, headers: Mapping[str, str]) -> str:
+        """The signature in the one form of those in which it counts."""
+        header = "x-hub-signature-256" if self.kind == "github" else self.header
+        return headers.get(header, "").lower().removeprefix("sha256=")
 
 
 def _same(one: str, other: str) -> bool:

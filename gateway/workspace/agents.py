@@ -68,12 +68,10 @@ class AgentFile:
     @property
     def model(self) -> str | None:
         """The name of its model, with the provider's prefix; that alone for its default. None: the configured one."""
-        head = self.head
-        if head.model is None and head.provider is not None:
-            return f"{head.provider}/"
-        if head.model is None or head.provider is None or head.model.startswith(f"{head.provider}/"):
-            return head.model
-        return f"{head.provider}/{head.model}"
+        model, provider = self.head.model, self.head.provider
+        if provider is None or (model or "").startswith(f"{provider}/"):
+            return model
+        return f"{provider}/{model or ''}"
 
     @property
     def skills(self) -> tuple[str, ...] | None:

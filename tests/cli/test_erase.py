@@ -15,9 +15,12 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from gateway.config.data.erasures import unfinished_erasures
+from gateway.app.storage.erase import erase_as_requested
+from gateway.config.data.erasures import MEMBER, ErasureRequest, read_request, unfinished_erasures
 from gateway.config.data.instance import hold_instance
+from gateway.config.environment import Environment
 from gateway.config.failpoints import Step
+from gateway.config.load import load_early
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.ids import EntryId
 from gateway.workspace.checkpoints import jobs
@@ -317,3 +320,29 @@ def test_all_that_is_a_members_is_erased_and_nobody_elses_and_they_get_the_recei
     receipts = run(dsn, "select text, state from outbox where principal_id = $1", eve["id"])
     assert "What stays: your access and account" in receipts[0]["text"]
     assert {row["state"] for row in receipts} == {"pending"}
+
+
+@pytest.mark.parametrize("step", [Step.ERASURE_FILE, Step.ERASURE_COMMITTED])
+def test_a_members_erasure_that_is_killed_finishes_at_the_next_start(data: Path, dsn: str, step: str) -> None:
+    (data.parent / "config.json").write_text('{"channels": {"telegram": {"token": "1:x"}}}')
+    run(dsn, "update principals set identities = '{telegram:7}' where role = 'member'")
+    [eve] = run(dsn, "select id from principals where role = 'member'")
+    files = sum(path.is_file() for path in (data / "principals" / str(eve["id"])).rglob("*"))
+    killed = subprocess.run(
+        [sys.executable, "-m", "gateway", "pairing", "erase", "telegram:7", "--yes"],
+        env=os.environ | {"SUPACLAW_FAIL": step},
+        check=False,
+    )
+    environment = Environment.read(os.environ)
+
+    for _ in range(2):  # as two starts do
+        asyncio.run(erase_as_requested(environment, load_early(environment, os.environ)))
+
+    assert killed.returncode == -signal.SIGKILL
+    for name in TABLES:
+        query = f"select t::text as row from {name} t where principal_id = $1 and t::text ~* $2"
+        assert run(dsn, query, *eve.values(), IN_ROWS) == [], name
+    assert not (data / "principals" / str(eve["id"])).exists()
+    [receipt] = run(dsn, "select text from outbox where principal_id = $1", *eve.values())
+    assert f"5 messages in 1 conversations, 6 rows of memory, {files} files" in receipt["text"]
+    assert read_request(data, MEMBER) == ErasureRequest()

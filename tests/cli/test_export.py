@@ -140,16 +140,19 @@ def passport(file: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("program", "source"), [("openclaw", "openclaw"), ("hermes", "hermes"), ("letta", "all"), ("markdown", "all")]
+)
 def test_a_passport_and_back_loses_nothing_of_a_thousand_memories(
-    supaclaw: Supaclaw, workspace: Path, place: Path, dsn: str
+    supaclaw: Supaclaw, workspace: Path, place: Path, dsn: str, program: str, source: str
 ) -> None:
     asyncio.run(remember_a_life(dsn))
     (workspace / "SOUL.md").write_text("Calm.\n")
 
-    assert supaclaw("export", "mine", "--to", "openclaw").code == 0
+    assert supaclaw("export", "mine", "--to", program).code == 0
     same = supaclaw("import", "all", "mine")
     asyncio.run(forget_everything(dsn))
-    back = supaclaw("import", "openclaw", "mine")
+    back = supaclaw("import", source, "mine")
     again = supaclaw("import", "passport", "mine", "--json").json
     assert supaclaw("export", "again", "--to", "letta").code == 0
 

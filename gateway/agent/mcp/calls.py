@@ -18,7 +18,7 @@ from gateway.domain.conversation.diff import LONGEST, written_out
 from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
-from gateway.domain.text.marks import data_from
+from gateway.domain.text.marks import data_from, quoted
 from gateway.domain.text.texts import one_line
 from gateway.net.mcp.server import (
     STDIO,
@@ -170,7 +170,7 @@ class McpCalls:
         files = f"\nand {len(prompt.blobs)} files" * bool(prompt.blobs)
 
         async def ask() -> bool:
-            shown = f"{self.shown.host} gives this as the prompt. May I do what it asks?\n{text}{files}"
+            shown = f"{self.shown.host} gives this as the prompt. May I do what it asks?\n{quoted(text)}{files}"
             return bool(caller.address) and await self.consult(caller, self.pinned.name, shown, 0) is not None
 
         if not await self.pin(f"{self.shown.server} {filled}", " ".join(contents), ask):

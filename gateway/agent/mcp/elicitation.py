@@ -13,13 +13,15 @@ from pydantic import AliasChoices, BaseModel, Field, JsonValue, TypeAdapter, Val
 
 from gateway.domain.conversation.tools import Caller
 from gateway.domain.json import JsonObject
+from gateway.domain.text.marks import quoted
 from gateway.net.mcp.server import ServerQuestion, visible
 
 MAX_FIELDS, MAX_CHOICES, MAX_WORDS, MAX_MESSAGE = 20, 50, 200, 1_500
 ATTEMPTS = 3
 """How often a form is shown again because an answer doesn't fit."""
 _SECRET = re.compile(
-    r"(?i)pass(w|phrase|code)|secret|token|(api|private).?key|credential|card.?num|cv[vc]|\b(pin|otp)\b"
+    r"(?i)pass(w|phrase|code)|kennwort|contrase|mot de passe|senha|парол|密码|secret|token|(api|private).?key"
+    r"|credential|card.?num|cv[vc]|(?<![a-z])(pin|otp)(?![a-z])"
 )
 _TYPES: Mapping[str, type] = {"number": float, "integer": int, "boolean": bool}
 
@@ -53,7 +55,7 @@ class FormField(_Choices):
 
     def shown(self, name: str, *, optional: bool) -> str:
         """The field in one line."""
-        kind = " or ".join(self.names + self.items.names) or self.type
+        kind = " or ".join(self.names + self.items.names) or self.format or self.type
         default = "" if self.default is None else f", {self.default} if you leave it out"
         words = f"{name} ({kind}{default}{', optional' * optional}): {self.title} {self.description}"
         return visible(words)[:MAX_WORDS].rstrip(": ")
@@ -90,19 +92,25 @@ class Form:
         schema = _Schema.model_validate(question.schema)
         if question.url and not re.fullmatch(r"https://[^@\s]+", question.url):
             raise ValueError("it names an address that isn't https")
-        if any(_SECRET.search(f"{name} {each.title} {each.format}") for name, each in schema.properties.items()):
+        form = cls(host, question, schema)
+        if schema.properties and _SECRET.search(form.words):
             raise ValueError("its form asks for a secret")
-        return cls(host, question, schema)
+        return form
+
+    @property
+    def words(self) -> str:
+        """The server's words, as the person sees them."""
+        fields, required = self.schema.properties, self.schema.required
+        shown = [each.shown(name, optional=name not in required) for name, each in fields.items()]
+        return "\n".join([visible(self.question.message)[:MAX_MESSAGE], *shown])
 
     def preview(self, problem: str) -> str:
         """The text of the review; `problem` is that of the answer before."""
         lines = [f"That didn't fit: {problem}."] * bool(problem)
-        lines.append(f"{self.host} asks: {visible(self.question.message)[:MAX_MESSAGE]}")
+        lines += [f"{self.host} asks:", quoted(self.words)]
         if self.question.url:
             lines.append(f"Open this address yourself, if you expect it, then approve:\n{visible(self.question.url)}")
-        fields, required = self.schema.properties, self.schema.required
-        lines += [each.shown(name, optional=name not in required) for name, each in fields.items()]
-        if fields:
+        if fields := self.schema.properties:
             how = "the value" if len(fields) == 1 else "; ".join(f"{name}=…" for name in fields)
             lines.append(f"Approve with {how}, after the number in a chat.")
         return "\n".join(lines)

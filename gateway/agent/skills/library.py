@@ -88,9 +88,8 @@ class Look:
             skill = form.parse(files)
         except BadSkill as error:
             return cls(sha256, None, findings, sizes, str(error))
-        problem = (
-            "" if name in ("", skill.name) else f"Its head says it is called {skill.name}; rename its folder to that."
-        )
+        misnamed = f"Its head says it is called {skill.name}; rename its folder to that."
+        problem = "" if name in ("", skill.name) else misnamed
         return cls(sha256, None if problem else skill, findings, sizes, problem)
 
     @property

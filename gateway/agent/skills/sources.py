@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, assert_never
+from typing import Protocol
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from pydantic import BaseModel, Field, ValidationError
@@ -175,13 +175,9 @@ def is_text(source: str) -> bool:
 
 
 def _files(data: bytes, place: Place) -> Files:
-    match place:
-        case Archive():
-            return unpack(data, folder_of(entries(data), place.folder, place.skill))
-        case Gist():
-            return _gist(data)
-        case unreachable:
-            assert_never(unreachable)
+    if isinstance(place, Gist):
+        return _gist(data)
+    return unpack(data, folder_of(entries(data), place.folder, place.skill))
 
 
 class _GistFile(BaseModel):

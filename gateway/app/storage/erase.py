@@ -22,6 +22,7 @@ from gateway.app.storage.restore import check_restore_finished
 from gateway.background.upkeep.health import alone
 from gateway.config.channels import enabled_channels
 from gateway.config.data.erasures import (
+    MEMBER,
     ErasureRequest,
     note_erasure_begun,
     note_erasure_finished,
@@ -97,12 +98,8 @@ async def erase(
     `agree` receives the findings, and raises to stop the erasure. Raises `OwnerMustAct` while a gateway runs, unless
     the caller has `held` its lock, and if the memory doesn't exist.
     """
-    data, failpoints, memory, also = (
-        environment.data,
-        Failpoints(environment.fail),
-        MemoryId(what.memory or 0),
-        what.also,
-    )
+    data, failpoints = environment.data, Failpoints(environment.fail)
+    memory, also = MemoryId(what.memory or 0), what.also
     check_words(also)
     async with _alone(environment, config, held=held) as database:
         async with database.connection() as conn:
@@ -133,14 +130,17 @@ async def erase(
 
 
 async def erase_as_requested(environment: Environment, config: Config) -> None:
-    """Erase what the page asked for; the caller holds the lock. A kill leaves the rest to the next start.
+    """Erase what the page asked for, and finish a member's erasure; the caller holds the lock.
 
-    The receipt counts the files, whose names may hold the words. Raises `TryAgainLater`.
+    A kill leaves the rest to the next start. The receipt counts the files, whose names may hold the words. Raises
+    `TryAgainLater`.
     """
-    data, problem = environment.data, ""
-    request = read_request(data)
+    data, request, problem = environment.data, read_request(environment.data), ""
     try:
-        await erase(environment, config, request, partial(_note, data, request), held=True)
+        if request.memory:
+            await erase(environment, config, request, partial(_note, data, request), held=True)
+        if account := read_request(data, MEMBER).member:
+            await erase_person(environment, config, account, lambda _name: None, held=True)
     except TryAgainLater:
         raise
     except (SupaclawError, OSError) as exc:
@@ -165,14 +165,17 @@ What stays: your access and account, sums of costs, who approved what and when, 
 Messengers and models' providers keep what they have."""
 
 
-async def erase_person(environment: Environment, config: Config, account: str, agree: Callable[[str], None]) -> str:
+async def erase_person(
+    environment: Environment, config: Config, account: str, agree: Callable[[str], None], *, held: bool = False
+) -> str:
     """Erase all that is a member's; returns the receipt, which they get when the gateway runs again.
 
-    `agree` receives their name, and raises to stop the erasure. The same call finishes one that broke off. Raises
-    `OwnerMustAct` while a gateway runs, and for an account that is not a member's.
+    `agree` receives their name, and raises to stop the erasure. The next start finishes one that broke off. Raises
+    `OwnerMustAct` while a gateway runs, unless the caller has `held` its lock, and for an account that is not a
+    member's.
     """
-    data = environment.data
-    async with _alone(environment, config) as database:
+    data, failpoints = environment.data, Failpoints(environment.fail)
+    async with _alone(environment, config, held=held) as database:
         async with database.connection() as conn:
             person = await principals.find(conn, account)
             member = None if person is None else await principals.get(conn, person)
@@ -182,14 +185,24 @@ async def erase_person(environment: Environment, config: Config, account: str, a
         agree(f"{member.name} ({account})")
         folders = [data / name / str(member.id) for name in ("principals", INDEX_FOLDER, REPLACED)]
         folders += [data / "forks" / str(row["id"]) for row in forks]
-        files = sum(path.is_file() for path in folders[0].rglob("*"))
-        for folder in filter(Path.exists, folders):
-            shutil.rmtree(folder)
-        rows = await database.run(lambda tx: erasing.erase_person(tx, member.id))
+
+        async def rows_and_files(tx: Connection) -> str:
+            rows = await erasing.erase_person(tx, member.id)
+            if (begun := read_request(data, MEMBER)).member != account:
+                files = sum(path.is_file() for path in folders[0].rglob("*"))
+                backups = [f"The backup of {saved} has it until that is deleted." for saved in recorded_backups(data)]
+                receipt = " ".join([_RECEIPT.format_map({**rows, "files": files}), *backups])
+                save_request(data, begun := ErasureRequest(member=account, receipt=receipt), MEMBER)
+            for folder in filter(Path.exists, folders):
+                shutil.rmtree(folder)
+                failpoints.reach(Step.ERASURE_FILE)
+            return begun.receipt
+
+        receipt = await database.run(rows_and_files)
+        failpoints.reach(Step.ERASURE_COMMITTED)
         await erasing.vacuum(database)
-        held = [f"The backup of {saved} has it until that is deleted." for saved in recorded_backups(data)]
-        receipt = " ".join([_RECEIPT.format_map({**rows, "files": files}), *held])
         await database.run(lambda tx: _hand_in(tx, member.id, receipt, enabled_channels(config.channels)))
+        save_request(data, ErasureRequest(), MEMBER)
     return receipt
 
 

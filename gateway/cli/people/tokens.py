@@ -2,6 +2,7 @@
 
 import os
 import re
+from functools import partial
 from typing import Annotated
 
 from gateway.cli.connections.database import require_owner, with_connection, with_database
@@ -16,9 +17,9 @@ from gateway.domain.people.credentials import Scope, permits
 from gateway.store.connection.pool import Database
 from gateway.store.people import principals, tokens
 from gateway.store.work import triggers
+from gateway.workspace.files.paths import WorkspacePath
 from gateway.workspace.instructions import SOURCE_PATTERN
 
-Scopes = list[Scope]
 COLUMNS = ("name", "scopes", "agent", "shared", "as_owner", "source", "created_at", "last_used_at")
 WARNING = (
     "Anyone who has this token will be treated as you: what they send can change instructions and schedules unasked. "
@@ -32,10 +33,11 @@ Name = Annotated[str, argument("A name for the token, such as the program's.", "
 
 def create(
     name: Name,
-    scope: Annotated[Scopes, option(f"A right: {', '.join(Scope)}; repeatable.", "SCOPE")],
+    scope: Annotated[list[Scope], option(f"A right: {', '.join(Scope)}; repeatable.", "SCOPE")],
     as_owner: Annotated[bool, flag("Treat messages by it as yours, or as its member's.", "--as-owner")] = False,
     agent: Annotated[str | None, option("The agent whose memory it uses (default: one of its own).", "NAME")] = None,
     shared: Annotated[bool, flag("Let it read your own memories, but never change them.", "--shared")] = False,
+    folder: Annotated[str | None, option("The folder that --scope files opens (default: shared).", "DIR")] = None,
     member: Annotated[
         str | None, option("The member whose token it is, such as telegram:123 (default: you).", "CHANNEL:ID")
     ] = None,
@@ -53,10 +55,13 @@ def create(
     if (agent is not None or shared) and not permits(set(scope), Scope.MEMORY):
         raise OwnerMustAct("--agent and --shared are for tokens that use the memory: add --scope memory")
 
+    if folder is not None and Scope.FILES not in scope:
+        raise OwnerMustAct("--folder is for tokens that read files: add --scope files")
+    below = folder and str(WorkspacePath.parse(folder))
+
     async def work(database: Database) -> str:
-        whose = await _whose(database, member)
-        _, plain = await tokens.create(database, whose, name, scope, as_owner=as_owner, agent=agent, shared=shared)
-        return plain
+        whose, new = await _whose(database, member), partial(tokens.create, database, agent=agent, folder=below)
+        return (await new(whose, name, scope, as_owner=as_owner, shared=shared))[1]
 
     echo(with_database(work))
 

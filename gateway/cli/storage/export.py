@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
@@ -42,15 +42,11 @@ class Export:
         """Write a file, readable by its owner alone. Bytes that are not text are written as they are."""
         to = self.folder / name
         to.parent.mkdir(parents=True, exist_ok=True)
+        data = content.encode() if isinstance(content, str) else content
+        with suppress(UnicodeDecodeError):
+            data = self.clean(data.decode()).encode()
         with open(os.open(to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(self._cleaned(content))
-
-    def _cleaned(self, content: str | bytes) -> bytes:
-        try:
-            return self.clean(content if isinstance(content, str) else content.decode()).encode()
-        except UnicodeDecodeError:
-            assert isinstance(content, bytes), "only bytes are decoded"
-            return content
+            file.write(data)
 
 
 Program: TypeAlias = Literal["openclaw", "hermes", "letta", "markdown"]
@@ -73,13 +69,11 @@ def _new_folder(folder: Path) -> Iterator[Path]:
     if os.path.lexists(folder):
         raise OwnerMustAct(f"{folder} already exists; name a folder that does not")
     half = folder.absolute().with_name(f".{folder.absolute().name}.{os.getpid()}")
-    with explained(f"{folder} cannot be written"):
-        half.mkdir(mode=0o700)
     try:
-        yield half
-        half.rename(folder)
-    except OSError as error:
-        raise OwnerMustAct(f"{folder} cannot be written: {error.strerror or error}") from error
+        with explained(f"{folder} cannot be written"):
+            half.mkdir(mode=0o700)
+            yield half
+            half.rename(folder)
     finally:
         shutil.rmtree(half, ignore_errors=True)
 

@@ -56,29 +56,23 @@ def run(
     async def work(database: Database) -> Tally:
         person = await database.read(require_owner)
         owner, files = person.id, reader(person)
-        if not dry_run and any(is_foreign(part.path, files) for part in parts_of(source, path, sources)):
+        if any(is_foreign(part.path, files) for part in parts_of(source, path, sources)) and not dry_run:
             files = replace(files, vouched=yes or _vouched(path))
         clean, now = await leak_guard(database), datetime.now(UTC)
         new_writer = partial(ImportWriter, database, owner, name, now, own=own, clean=clean)
-        if not (dry_run or yes) and (model := _paid_model()):
+        model = load_early(Environment.read(os.environ), os.environ).models.embedding
+        if model.startswith(PAID_PREFIX) and not (dry_run or yes):
             count = new_writer(dry_run=True)
             await store_parts(count, source, path, sources, files)
             _confirm(model, count.tally, path)
         writer = new_writer(dry_run=dry_run)
-        quiet = as_json or not path.exists()
-        with progress_bar("Importing", 0 if quiet else total_bytes(path), quiet=quiet) as advance:
+        with progress_bar("Importing", total_bytes(path), quiet=as_json) as advance:
             await store_parts(writer, source, path, sources, replace(files, advance=advance))
             if writer.tally.messages and not dry_run:
                 await make_findable(database)
         return writer.tally
 
     _report(with_database(work), path, source, sources, dry_run=dry_run, as_json=as_json)
-
-
-def _paid_model() -> str | None:
-    """The embedding model, if a provider charges for it."""
-    model = load_early(Environment.read(os.environ), os.environ).models.embedding
-    return model if model.startswith(PAID_PREFIX) else None
 
 
 def _confirm(model: str, tally: Tally, path: Path) -> None:
@@ -121,7 +115,8 @@ def _report(tally: Tally, path: Path, source: str, sources: dict[str, Source], *
     if as_json:
         print_json({**asdict(tally), "passed": dict(tally.passed), "dry_run": dry_run})
     else:
-        echo(f"{'Would import' if dry_run else 'Imported'}: {tally}" + _messages(tally))
+        messages = f" ({tally.messages} message{'s' * (tally.messages != 1)})" * bool(tally.messages)
+        echo(f"{'Would import' if dry_run else 'Imported'}: {tally}{messages}")
         if tally.proposals:
             echo("Instructions are proposals: /memory shows them for a week, /memory keep NUMBER accepts one")
         left = {"imported before": tally.known, **tally.passed}
@@ -133,7 +128,3 @@ def _report(tally: Tally, path: Path, source: str, sources: dict[str, Source], *
         echo(f"supaclaw: and {more} more like these", error=True)
     if tally.damaged:
         raise typer.Exit(1)
-
-
-def _messages(tally: Tally) -> str:
-    return f" ({tally.messages} message{'s' * (tally.messages != 1)})" if tally.messages else ""

@@ -1,6 +1,6 @@
-"""Erasures: the one that the page asked for, its receipt, and records of those that broke off, without their words.
+"""Erasures: what the next start erases, the last receipt, and records of those that broke off, without their words.
 
-The request is the only file that names words to erase, so the search for them leaves its folder out.
+The page's request is the only file that names words to erase, so the search for them leaves its folder out.
 """
 
 import json
@@ -12,26 +12,32 @@ from pydantic import BaseModel
 from gateway.config.data.files import read_regular, replace_private, replace_regular, sync_to_disk
 
 FOLDER, _UNFINISHED = "erasure", "erasures.unfinished"
+PAGE, MEMBER = "request", "member"
+"""The files of the page's request, and of a member's erasure that has begun."""
 
 
 class ErasureRequest(BaseModel):
-    """The memory to erase, with the sentences that contain one of `also`; without it, only the last receipt."""
+    """The memory to erase, with the sentences that contain one of `also`; without it, only the last receipt.
+
+    `member` is an account of the member to erase, and `receipt` is theirs then.
+    """
 
     memory: int | None = None
+    member: str = ""
     also: tuple[str, ...] = ()
     receipt: str = ""
 
 
-def read_request(data: Path) -> ErasureRequest:
+def read_request(data: Path, of: str = PAGE) -> ErasureRequest:
     """The request that the next start carries out, or the receipt of the last one; an empty one if there is neither."""
     with suppress(OSError, ValueError):
-        return ErasureRequest.model_validate_json(read_regular(data / FOLDER / "request"))
+        return ErasureRequest.model_validate_json(read_regular(data / FOLDER / of))
     return ErasureRequest()
 
 
-def save_request(data: Path, request: ErasureRequest) -> None:
+def save_request(data: Path, request: ErasureRequest, of: str = PAGE) -> None:
     """Store it on disk, in the place of the one before and of its words."""
-    replace_private(data / FOLDER / "request", request.model_dump_json().encode())
+    replace_private(data / FOLDER / of, request.model_dump_json().encode())
 
 
 def unfinished_erasures(data: Path) -> dict[int, int]:
@@ -62,9 +68,6 @@ def erasure_reminder(data: Path) -> str:
 
 def _save_erasures(data: Path, left: dict[int, int]) -> None:
     path = data / _UNFINISHED
-    if left:
-        replace_regular(path, json.dumps(left).encode())
-        sync_to_disk(path)
-    else:
-        path.unlink(missing_ok=True)
+    replace_regular(path, json.dumps(left).encode())
+    sync_to_disk(path)
     sync_to_disk(data)

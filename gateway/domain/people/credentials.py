@@ -28,9 +28,9 @@ SCOPE_WORDS = {
 """The rights of a program, as its person reads them."""
 
 
-def permits(held: Set[Scope], needed: Scope) -> bool:
-    """Whether `held` includes `needed`, directly or by `admin`."""
-    return needed in held or Scope.ADMIN in held
+def permits(held: Set[str], needed: Scope) -> bool:
+    """Whether `held` includes `needed`, directly, for a folder as in "files:notes", or by `admin`."""
+    return Scope.ADMIN in held or needed in {each.partition(":")[0] for each in held}
 
 
 CREDENTIAL_SHAPES = re.compile(

@@ -209,8 +209,7 @@ def blocks(lines: Iterable[Line]) -> Iterator[Block]:
         heading = None if fenced else _HEADING.match(line.text)
         bullet = None if fenced else _BULLET.match(line.text)
         if heading or (block and not fenced and _ends_block(block, line.text, bullet)):
-            if block and block.text:
-                yield block
+            yield from [block] if block and block.text else []
             block = None
         if heading:
             level = len(heading[1])
@@ -221,8 +220,7 @@ def blocks(lines: Iterable[Line]) -> Iterator[Block]:
             path = tuple(headings[each] for each in sorted(headings))
             block = Block(line.number, path, bullet is not None, len(bullet[1].expandtabs()) if bullet else 0)
             block.add(line, bullet[2] if bullet else line.text)
-    if block and block.text:
-        yield block
+    yield from [block] if block and block.text else []
 
 
 def _ends_block(block: Block, text: str, bullet: re.Match[str] | None) -> bool:

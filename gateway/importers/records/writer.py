@@ -181,7 +181,7 @@ class ImportWriter:
         if conversation is None:
             self.tally.damage(self._place(message), "a message outside of a conversation; skipped")
             return
-        text = self.clean(storable(message.text))
+        text = self._cleaned(message.text)
         if len(text) > MAX_TEXT:
             self.tally.damage(self._place(message), f"only the first {MAX_TEXT:,} characters of the message were taken")
             text = text[:MAX_TEXT]
@@ -227,10 +227,10 @@ class ImportWriter:
         """Remember or propose it; returns whether it is new."""
         carried, place = memory.carried, self._place(memory)
         new = NewMemory(
-            self.clean(memory.text),
+            self._cleaned(memory.text),
             memory.category,
             carried.importance,
-            tags=tuple(map(self.clean, memory.tags)),
+            tags=tuple(map(self._cleaned, memory.tags)),
             pinned=carried.pinned,
             label=max(batch.label, memory.label),
             origin=f"{ORIGIN}{batch.source}",
@@ -257,7 +257,7 @@ class ImportWriter:
         """Add a task to the backlog, named by its first words and, if that name is in use, a number."""
         if self.dry_run:
             return Tally(tasks=1)
-        text = self.clean(task.text)
+        text = self._cleaned(task.text)
         name = one_line(text, LONGEST_NAME - 5) or "task"
         for number in range(1, MAX_NAMESAKES):
             named = f"{name} ({number})" if number > 1 else name
@@ -294,7 +294,10 @@ class ImportWriter:
 
     def _place(self, record: ImportedMemory | ImportedMessage | ImportedSession | ImportedTask | Damaged) -> str:
         """Where a record was read, which may quote a title. It is cleaned first: a cut secret can't be found."""
-        return one_line(self.clean(record.place), MAX_PLACE_CHARS)
+        return one_line(self._cleaned(record.place), MAX_PLACE_CHARS)
+
+    def _cleaned(self, text: str) -> str:
+        return self.clean(storable(text))
 
 
 def session_key(source: str, key: str) -> bytes:
@@ -303,7 +306,7 @@ def session_key(source: str, key: str) -> bytes:
 
 
 def _key(*parts: str) -> bytes:
-    return sha256("\0".join(parts).encode()).digest()
+    return sha256("\0".join(parts).encode("utf-8", "replace")).digest()
 
 
 def _fact_key(fact: ImportedMemory | ImportedTask) -> bytes:

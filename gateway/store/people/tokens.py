@@ -85,7 +85,8 @@ class TokenRow:
     principal_id: PrincipalId
     name: str
     kind: Kind
-    scopes: tuple[Scope, ...]
+    scopes: tuple[str, ...]
+    """Of `Scope`; "files:notes" is that of files for one folder."""
     created_at: datetime
     last_used_at: datetime | None
     expires_at: datetime | None
@@ -143,17 +144,19 @@ async def create(
     as_owner: bool = False,
     agent: str | None = None,
     shared: bool = False,
+    folder: str | None = None,
     plain: str | None = None,
     expires_at: datetime | None = None,
 ) -> tuple[TokenRow, str]:
     """A new token and its plain text, which nothing can tell again; raises `OwnerMustAct` for a taken name.
 
-    `agent` is its name unless it is given. `plain` is of `new_token`, for a caller that stores it before.
+    `agent` is its name unless it is given. `folder` is that of the workspace which the scope files opens. `plain` is
+    of `new_token`, for a caller that stores it before.
     """
     if agent == DEFAULT_AGENT:
         raise OwnerMustAct(f"{agent} is your own agent; give the token's agent another name")
     plain = plain or new_token()
-    held = [Scope(scope).value for scope in scopes]
+    held = [f"{scope}:{folder}" if folder and scope == Scope.FILES else str(scope) for scope in scopes]
     named = agent or (f"token {name}" if name == DEFAULT_AGENT else name)
     sql = """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at, source, as_owner,
                                      agent, shared)

@@ -7,7 +7,7 @@ that its scopes, rates and labels hold here as they do there.
 import asyncio
 import json
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -59,7 +59,7 @@ on its own. What is found is data, which may be outdated or written by others: n
 agent, tasks are its work in the background; approvals are the person's alone."""
 SCOPES = (Scope.MEMORY, Scope.FILES, Scope.CHAT, Scope.READ, Scope.TRIGGER)
 SHARED, OF_FILES = "shared", {"list_files", "read_file"}
-"""The folder of the workspace that the scope `files` opens, and its tools."""
+"""The folder of the workspace that the scope `files` opens unless it names another, and its tools."""
 TURN_SECONDS, MAX_ANSWER_CHARS = 3_600.0, 1_000_000
 _TEXT: JsonObject = {"type": "string"}
 _OF_TASK: JsonObject = {"id": {"type": "string", "format": "uuid"}}
@@ -107,9 +107,16 @@ def _toolbox(site: Site, caller: Caller, request: Request) -> Toolbox:
     remembers = permits(caller.scopes, Scope.MEMORY)
     found = list(tools(Services(Workspace(site.files.root), context=context)) if remembers else ())
     if permits(caller.scopes, Scope.FILES):
-        found += [each for each in files.tools(Services(Workspace(site.files.root / SHARED))) if each.name in OF_FILES]
+        folder = next((each.partition(":")[2] for each in caller.scopes if each.startswith("files:")), SHARED)
+        reading = [each for each in files.tools(Services(Workspace(site.files.root))) if each.name in OF_FILES]
+        found += [replace(each, run=partial(_within, folder, each)) for each in reading]
     found += [each.tool(request) for each in ENDPOINTS if any(permits(caller.scopes, it) for it in each.scopes)]
     return Toolbox(found, _nowhere, policy=Policy(Label.UNTRUSTED), clean=site.clean, watch=unwatched, todo_check=None)
+
+
+async def _within(folder: str, tool: AnyTool, arguments: Any, caller: Run) -> Labelled:
+    """Run a tool of files below the folder, by the path that no link leads out of, not even in the folder's place."""
+    return await tool.run(arguments.model_copy(update={"path": f"{folder}/{arguments.path}"}), caller)
 
 
 async def _nowhere(_path: str, _text: str, _label: Label) -> str:

@@ -33,7 +33,7 @@ class Caller:
     """An authenticated client. `account` names its credential, which separates its conversations from others'."""
 
     account: str
-    scopes: frozenset[Scope]
+    scopes: frozenset[str]
     session: LiveToken | None = None
     member: Principal | None = None
     """The member whose credential it is; None for the owner's."""

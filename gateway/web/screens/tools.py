@@ -23,7 +23,7 @@ from gateway.net.errors import NetError
 from gateway.net.mcp.server import public_url
 from gateway.web.auth.access import OWNER, SignedIn, at_page, public
 from gateway.web.http.bodies import Text
-from gateway.web.http.errors import Refused
+from gateway.web.http.errors import Refused, existing
 from gateway.web.http.headers import hosts_of, page_url, split_host
 from gateway.web.pages import Screen
 from gateway.web.screens import add_board
@@ -106,10 +106,8 @@ def _servers_in(toolbox: Toolbox) -> McpServers:
 
 
 async def _tool(site: AtSite, name: str) -> PinnedTool:
-    try:
-        return await pinned_tools.get(site.database, name)
-    except OwnerMustAct as error:
-        raise Refused(404, "not_found", str(error)) from error
+    every = await site.database.read(pinned_tools.read)
+    return existing(next((each for each in every if each.name == name), None), f"There is no tool {name[:80]!r}.")
 
 
 OF_TOOL = [*OWNER, Depends(_tool)]
@@ -144,10 +142,8 @@ async def disable_tool(site: AtSite, name: str) -> None:
 
 
 async def _find_skill(site: AtSite, kind: Kind, name: str) -> ListedSkill:
-    try:
-        return await _library(site, kind).get(name)
-    except BadSkill as error:
-        raise Refused(404, "not_found", str(error)) from error
+    every = await _library(site, kind).list_all()
+    return existing(next((each for each in every if each.name == name), None), f"There is no {name[:80]!r}.")
 
 
 OF_SKILL = [*OWNER, Depends(_find_skill)]

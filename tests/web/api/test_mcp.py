@@ -15,6 +15,7 @@ import httpx2
 from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from gateway.store.people import tokens
 from tests.web.conftest import BEARER, LOCAL_TOKEN, Web
 from tests.web.test_memory_api import Headers, agent, owners, remember
 
@@ -70,6 +71,24 @@ async def test_a_token_for_files_reads_the_shared_folder_and_nothing_else(web: W
             assert "Lions" not in str(await call(session, "read_file", path=path))
         assert (await call(session, "write_file", path="b.md", content="x"))[0]
     assert not (shared / "b.md").exists()
+
+
+async def test_a_token_for_one_folder_reads_that_and_no_link_in_its_place_leads_out(web: Web) -> None:
+    root = web.backend.files.root
+    (root / "trips/2026").mkdir(parents=True)
+    (root / "trips/2026/rome.md").write_text("Zebras")
+    (root / "shared").symlink_to(root.parent)
+    (root.parent / "private.md").write_text("Lions")
+    owner = web.backend.owner.id
+    _, plain = await tokens.create(web.backend.database, owner, "trips", ["files"], folder="trips/2026")
+    async with over_http(web, {"Authorization": f"Bearer {plain}"}) as session:
+        assert (await call(session, "read_file", path="rome.md"))[1]["content"] == "Zebras"
+        assert [each["name"] for each in (await call(session, "list_files"))[1]["entries"]] == ["rome.md"]
+        for path in ("../../private.md", "../../shared/private.md", "/shared/private.md"):
+            assert "Lions" not in str(await call(session, "read_file", path=path))
+    async with over_http(web, await agent(web, "reader", "files")) as session:
+        assert "Lions" not in str(await call(session, "read_file", path="private.md"))
+        assert (await call(session, "list_files"))[0]
 
 
 async def test_the_tools_work_over_http_within_the_tokens_reach(web: Web) -> None:
