@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
+from gateway.config.problems import explain
 from gateway.domain.conversation.tools import look_of
 from gateway.domain.errors import SupaclawError
 from gateway.domain.text.texts import one_line
@@ -106,8 +107,7 @@ def parse(slug: str, data: bytes) -> AgentFile:
     except BadSkill as error:
         raise BadAgent(str(error)) from error
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        raise BadAgent(f"{'.'.join(map(str, first['loc']))[:80]}: {first['msg']}") from error
+        raise BadAgent(explain(error, AgentHead)[0][:300]) from error
     return AgentFile(slug, head, prompt, hashlib.sha256(data).hexdigest())
 
 

@@ -529,7 +529,7 @@ async def setups(browser: Browser, running: Running, folder: Path) -> None:
     started = await running.start(
         setup=setup,
         model=lambda: Description(active[0], "set in config.json", (), ()),
-        channels=lambda: states,
+        states=lambda: states,
         deep_link=lambda name, code: f"https://t.me/ada_claw_bot?start={code}" if name == "telegram" else "",
     )
     state = await sign_in(browser, started.web)

@@ -20,7 +20,7 @@ async def test_agents(browser: Browser, web: Web, scheme: str, phone: bool):
         page = await to(watched, web, "/agents", phone=phone)
         await accessible(page)
         await page.get_by_text("New agent").first.click()
-        await page.get_by_label("File name").fill("researcher")
+        await page.get_by_label("Short name").fill("researcher")
         await page.get_by_label("Name", exact=True).fill("Researcher")
         await page.get_by_label("What it is for").fill("finds and compares sources")
         await page.get_by_label("What it should do").fill("You look for primary sources.")

@@ -1,5 +1,6 @@
 """Approvals, as they look and work in a browser: what waits, why, what was answered, what is allowed in advance."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -109,7 +110,9 @@ async def test_approvals(browser: Browser, web: Web, scheme: str, phone: bool) -
         await expect(page.locator(".question")).to_have_count(2)
         await expect(page).to_have_title("(2) Inbox · SupaClaw")
         await expect(page.locator("#waiting")).to_have_text("2")
+        await expect(page.locator("#A1")).to_contain_text("A1: Write a file lasts beyond this chat")
         await expect(page.locator("#A1")).to_contain_text("outlive the conversation")
+        await expect(page.locator("#A1 time").first).to_have_attribute("title", re.compile("UTC|GMT"))
         await expect(page.locator("#A2")).to_contain_text("send something to others")
         await accessible(page)
         await watched.show(f"approvals-asking-{look}")
@@ -127,4 +130,23 @@ async def test_approvals(browser: Browser, web: Web, scheme: str, phone: bool) -
         await watched.show(f"approvals-answered-{look}")
         await page.get_by_role("button", name="Revoke").click()
         await expect(page.locator("#G1")).to_have_count(0)
+        await watched.assert_clean()
+
+
+async def test_an_answer_in_words_is_sent_to_the_task(browser: Browser, web: Web) -> None:
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await web.path.tell("hello")
+        await ask_in_chat(web)
+        await page.goto(f"{web.page}/inbox")
+        card = page.locator("#A2")
+        await expect(card.get_by_role("link", name="Open the task")).to_be_visible()
+        await card.get_by_role("button", name="Send").click()
+        await expect(page.get_by_label("Your answer")).to_be_focused()
+        await page.get_by_label("Your answer").fill("B")
+        await card.get_by_role("button", name="Send").click()
+        await expect(card).to_contain_text("approved")
+        assert await web.path.rows("select response from reviews where id = 2") == [
+            ({"approved": True, "comment": "B"},)
+        ]
         await watched.assert_clean()

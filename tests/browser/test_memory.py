@@ -200,3 +200,19 @@ async def test_erasing_is_confirmed_waits_for_the_restart_and_shows_its_receipt(
         await expect(page.locator("#erasure")).to_have_count(0)
         assert read_request(data) == ErasureRequest()
         await watched.assert_clean()
+
+
+async def test_an_erasure_replaces_the_receipt_of_an_earlier_one(browser: Browser, web: Web):
+    await keep(web, "The heron code is 7741")
+    save_request(web.backend.files.data, ErasureRequest(receipt="rows: 2 of messages"))
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await to_memory(watched, phone=False)
+        await expect(page.locator("#erasure")).to_contain_text("rows: 2 of messages")
+        await page.get_by_text("Source and edit").press("Enter")
+        await page.get_by_text("Erase permanently…").press("Enter")
+        await page.get_by_label("I want this erased").press("Space")
+        await page.get_by_role("button", name="Erase and restart").press("Enter")
+        await expect(page.locator("#erasure")).to_have_count(1)
+        await expect(page.locator("#erasure")).to_contain_text("This page waits")
+        await watched.assert_clean()

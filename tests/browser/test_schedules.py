@@ -21,6 +21,7 @@ async def test_schedules(browser: Browser, web: Web, scheme: str, phone: bool):
         await expect(page.get_by_text("Nothing is scheduled")).to_be_visible()
         await accessible(page)
         await page.get_by_text("New schedule").first.click()
+        await expect(page.locator(".preview li")).to_have_count(5)
         await page.get_by_label("Name").fill("list")
         await page.get_by_label("What the agent should do").fill("Tell me what's on my list.")
         await page.get_by_label("Time zone").fill("Asia/Tokyo")
@@ -44,6 +45,7 @@ async def test_schedules(browser: Browser, web: Web, scheme: str, phone: bool):
         row = page.locator(".row.schedule")
         await expect(page.locator("#making[open]")).to_have_count(0)
         await expect(row).to_contain_text("every weekday at 08:30")
+        await expect(row).to_contain_text("Tell me what's on my list.")
 
         web.model.says("Milk and bread.")
         await page.get_by_role("button", name="Run now: list").click()

@@ -59,6 +59,7 @@ async def test_usage(browser: Browser, running: Running, scheme: str, phone: boo
         await expect(page.locator(".chart line:not(.half)")).to_have_count(1)
         await accessible(page)
         await watched.show(f"usage-{look}")
+        await expect(page.get_by_role("link", name="hello", exact=True).last).to_have_attribute("href", f"/c/{session}")
         await page.get_by_role("link", name=datetime.now(UTC).date().isoformat()).click()
         await expect(page.locator(".total")).to_contain_text("$0.07")
         await accessible(page)
@@ -210,3 +211,14 @@ async def test_the_phone_finds_every_screen_under_more(browser: Browser, web: We
         await accessible(page)
         await watched.show("more-screens-phone-light")
         await watched.assert_clean()
+
+
+async def test_a_problem_leads_to_health(browser: Browser, running: Running):
+    states = {"telegram": "unreachable since 13:05 UTC: the connection was closed"}
+    gateway = await running.start(states=lambda: states, findings=lambda: FOUND)
+    async with opened(browser, gateway.web) as watched:
+        await watched.page.goto(f"{gateway.web.page}/tasks")
+        await watched.page.locator("#connection").get_by_role("link", name="Needs a look").click()
+        await expect(watched.page).to_have_url(f"{gateway.web.page}/checks")
+        await watched.assert_clean()
+    await gateway.stop()

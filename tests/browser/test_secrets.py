@@ -35,16 +35,16 @@ async def test_secrets(browser: Browser, web: Web, scheme: str, phone: bool):
         await page.get_by_role("button", name="Store").click()
         await expect(page.get_by_text("Keep the recovery key")).to_be_visible()
         await expect(page.locator("[id^=secret]").first).to_contain_text(
-            "header Authorization to https://api.example.org:443"
+            "weather may send it to https://api.example.org:443, as header Authorization"
         )
         await secrets.vault.put(web.backend.owner.id, "WEATHER_KEY", "owners-value", shared=False)
         await secrets.look()
         await expect(page.get_by_text("hidden by your own value")).to_be_visible()
-        await page.get_by_label("Rotate WEATHER_KEY").first.click()
+        await page.get_by_label("Replace the value of WEATHER_KEY").first.click()
         await page.get_by_label("New value").first.fill("another-value")
         await accessible(page)
         await watched.show(f"secrets-{look}")
-        await page.get_by_role("button", name="Replace the value").first.click()
+        await page.get_by_role("button", name="Replace").first.click()
         await expect(page.get_by_text("Yours alone")).to_be_hidden()
         assert VALUE not in await page.content()
         await page.get_by_role("button", name="Delete WEATHER_KEY").first.click()

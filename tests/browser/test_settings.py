@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from playwright.async_api import Browser, expect
 
@@ -26,6 +28,8 @@ async def test_settings_are_found_reviewed_saved_and_reverted(
         await expect(page.get_by_label("web.port")).to_be_hidden()
         await expect(page.get_by_label("models.primary")).to_be_disabled()
         assert KEY not in await page.content()
+        await expect(page.get_by_label("channels.telegram.enabled")).to_have_text(re.compile("on \\(default\\)"))
+        await expect(page.get_by_label("channels.telegram.access")).to_contain_text("pairing: others ask, you decide")
         await accessible(page)
         await watched.show(f"settings-{look}")
         await page.get_by_label("Show advanced settings").check()

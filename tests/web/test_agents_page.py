@@ -82,12 +82,12 @@ async def test_a_wrong_text_is_refused_and_a_wrong_file_leaves_the_last_good_one
         await browser.post("/agents", data={"name": "poet", "content": GOOD})
         refused = await browser.post("/agents/poet", data={"sha256": await sha256(web, "poet"), "content": BAD})
         assert refused.status_code == 400
-        assert "Not saved: description: Field required" in refused.json()["error"]["message"]
+        assert "Not saved: description: is required" in refused.json()["error"]["message"]
         for name in ("main", "../poet", "Poet!"):
             assert (await browser.post("/agents", data={"name": name, "content": GOOD})).status_code == 400
         (web.path.workspace / ".agents" / "agents" / "poet.md").write_text(BAD)
         shown = (await browser.get("/agents")).text
-        assert "so the last good version is used: description: Field required" in shown
+        assert "so the last good version is used: description: is required" in shown
         assert await prompt(web, "poet") == "You rhyme."
         assert "name: Poet" in (await browser.get("/agents/poet/details")).text
 

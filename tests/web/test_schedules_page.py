@@ -84,7 +84,7 @@ async def test_a_date_is_picked_and_the_first_monday_chosen(web: Web) -> None:
         refused = await browser.post("/schedules", data=once)
         assert (refused.status_code, await listed(web)) == (409, [])
         assert (await browser.post("/schedules", data=once | {"date": "2030-01-02"})).status_code == 204
-        assert "next Wed 2 Jan 2030 07:30 Asia/Tokyo" in (await browser.get("/schedules")).text
+        assert "<small>once, Wed 2 Jan 2030 07:30 Asia/Tokyo</small>" in (await browser.get("/schedules")).text
         shown = (await browser.get("/schedules/next", params={"every": "place", "timezone": "UTC"})).text
         assert "on the first Monday of the month at 09:00 UTC" in shown
         assert (await browser.get("/schedules/next", params={"every": "day", "time": ""})).status_code == 400

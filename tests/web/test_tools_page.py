@@ -5,11 +5,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from jinja2 import Environment, FileSystemLoader
 
 from gateway.agent.mcp import pinned_tools
 from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
 from gateway.agent.skills.library import Skills
 from gateway.agent.tool_sources import tool_title
+from gateway.web.pages import HERE
 from tests.fakes.mcp_server import FakeMcp
 from tests.flow.turn.test_mcp import configure
 from tests.web.conftest import BEARER, Web
@@ -252,3 +254,10 @@ async def test_no_token_presses_a_switch_of_a_server(web: Web, path: str) -> Non
 )
 def test_a_tool_of_a_source_is_told_by_its_source(name: str, shown: str) -> None:
     assert tool_title(name) == shown
+
+
+async def test_each_built_in_tool_is_described_to_people(web: Web) -> None:
+    templates = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True)
+    words = vars(templates.get_template("tool_words.html").module)["tool_words"]
+    tools = {spec.name for spec in (await web.backend.tools.toolbox()).specs} - {"look", "put", "edit", "send"}
+    assert tools - words.keys() == set()

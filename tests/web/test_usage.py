@@ -1,9 +1,10 @@
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from gateway.agent.limits import Limits
+from gateway.domain.conversation.inbound import TEMPORARY
 from gateway.domain.text.texts import compact
 from gateway.store.work import budgets
 from gateway.web.screens.usage import summed
@@ -122,3 +123,17 @@ async def test_free_models_are_drawn_by_their_tokens(web: Web):
 )
 def test_counts_are_short(number: float, shown: str):
     assert compact(number) == shown
+
+
+async def test_a_chat_has_its_title_there_and_a_temporary_one_has_none(web: Web):
+    async with web.sign_in() as browser:
+        told, hidden = [
+            (await browser.post("/chat", data={"client_id": text, "text": text, "chat": chat})).json()["session_id"]
+            for text, chat in (("Plan a trip to Lisbon", ""), ("Nobody may know", f"{TEMPORARY}{uuid4()}"))
+        ]
+        for session in (told, hidden):
+            await used(web, 0.5, session=UUID(session))
+        page = (await browser.get("/usage")).text
+    assert f'<a href="/c/{told}" dir="auto">Plan a trip to Lisbon</a>' in page
+    assert "Nobody may know" not in page
+    assert f"/logs?session={hidden}" in page

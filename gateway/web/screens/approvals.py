@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from fastapi import Form
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import RedirectResponse
 
 from gateway.agent.work import approvals as rules
 from gateway.agent.work.approvals import settle_review, why_asked
@@ -24,12 +24,7 @@ HISTORY = 50
 WELL = frozenset({OPEN, "opening", "disabled"})
 
 screen = Screen("/inbox", "Inbox", "circle-alert", 10)
-
-
-@screen.get("/approvals", dependencies=VISITOR)
-async def moved() -> Response:
-    """Redirect from where approvals were."""
-    return RedirectResponse(screen.path, 308)
+screen.add_api_route("/approvals", lambda: RedirectResponse(screen.path, 308), dependencies=VISITOR)
 
 
 @screen.get("/inbox/waiting", dependencies=OWNER)

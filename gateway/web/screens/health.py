@@ -15,18 +15,13 @@ from gateway.web.trace import seconds
 AGAIN_SECONDS = 300.0
 
 screen = Screen("/checks", "Health", "activity", 60)
+screen.add_api_route("/jobs", lambda: RedirectResponse(f"{screen.path}#jobs", 308), dependencies=VISITOR)
 
 
 @screen.get("/checks", dependencies=VISITOR)
 async def page(request: Request, site: AtSite) -> Response:
     """The screen; the findings come with the events."""
     return site.screen(request, screen, "board.html", pieces=[site.pages.piece("health.html", findings=None)])
-
-
-@screen.get("/jobs", dependencies=VISITOR)
-async def moved() -> Response:
-    """Redirect from where the jobs were."""
-    return RedirectResponse(f"{screen.path}#jobs", 308)
 
 
 @screen.post("/checks/update", status_code=204, dependencies=OWNER)

@@ -1,4 +1,4 @@
-"""Usage: the cost of models by day, model, channel and session, and the budgets."""
+"""Usage: the cost of models by day, model, channel and chat, and the budgets."""
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
@@ -9,6 +9,7 @@ from fastapi import Query, Request
 from fastapi.responses import Response
 
 from gateway.domain.time import moment
+from gateway.store.transcript import conversations
 from gateway.store.work import budgets
 from gateway.store.work.budgets import Period, UsageRow
 from gateway.web.auth.access import VISITOR
@@ -34,6 +35,9 @@ async def page(
     async with site.database.connection() as conn:
         rows = await budgets.used(conn, moment(str(first), None), moment(str(last), None, end=True))
         accounts = await budgets.accounts(conn, now, await budgets.settled_cost(conn, now))
+        by_session = summed(rows, lambda row: row.session_id or row.channel)[:MOST_SESSIONS]
+        ids = [line.session_id for line in by_session if line.session_id]
+        chats = await conversations.these(conn, site.owner.id, ids)
     limited = ("Today", Period.DAY, limits.day_usd), ("This month", Period.MONTH, limits.month_usd)
     of_day = {line.day: line for line in summed(rows, lambda row: row.day)}
     return site.screen(
@@ -43,11 +47,12 @@ async def page(
         span=days,
         day=day,
         total=summed(rows, lambda _row: ""),
+        chats=chats,
         by_day=[(each, of_day.get(each)) for each in (first + timedelta(n) for n in range((last - first).days + 1))],
         tables={
             "model": summed(rows, lambda row: row.model),
             "channel": summed(rows, lambda row: row.channel),
-            "session": summed(rows, lambda row: row.session_id or row.channel)[:MOST_SESSIONS],
+            "chat": by_session,
         },
         budgets=[(name, accounts[period], limit) for name, period, limit in limited],
     )

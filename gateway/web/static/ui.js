@@ -17,7 +17,9 @@ const bare = document.title, chats = by("chats");
 let isWell = true;
 function showConnection() {
   const shown = by("connection"), on = shown?.dataset.state === "on";
-  if (shown) { shown.dataset.well = isWell; shown.textContent = !on ? "Reconnecting…" : isWell ? "Live" : "Needs a look" }
+  const says = !on ? "Reconnecting…" : isWell ? "Live" : '<a href="/checks">Needs a look</a>';
+  if (shown) shown.dataset.well = isWell;
+  if (shown && shown.innerHTML !== says) shown.innerHTML = says;      // it may have the focus
 }
 async function showSide() {
   try {
@@ -45,7 +47,9 @@ document.addEventListener("submit", ({ target }) => { if (target.matches(".leave
 // ---- patches: [what, where, html]
 const element = html => { const t = document.createElement("template"); t.innerHTML = html; localise(t.content); return t.content };
 const localise = root => root.querySelectorAll("time").forEach(time => {
-  time.textContent = new Date(time.dateTime).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+  const at = new Date(time.dateTime);
+  time.textContent = at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+  time.title = at.toLocaleString([], { dateStyle: "full", timeStyle: "long" });   // with the zone
 });
 localise(document);
 if (chats) {
@@ -433,16 +437,7 @@ const offer = by("zone"), zone = Intl.DateTimeFormat().resolvedOptions().timeZon
 if (offer && zone && zone !== "Etc/Unknown") {
   $("b", offer).textContent = $("button", offer).value = zone;
   offer.hidden = false;
-  offer.addEventListener("submit", async event => {
-    event.preventDefault();
-    try {
-      const answer = await fetch(offer.action, { method: "POST", body: new URLSearchParams({ zone: event.submitter.value }) });
-      if (answer.status === 401) return signIn();
-      if (!answer.ok) return say((await answer.json()).error.message);
-      if (event.submitter.value) say(`Your times are in ${zone} now.`);
-      offer.remove(); box.focus();
-    } catch { say("The gateway cannot be reached; try again.") }
-  });
+  $("button", offer).dataset.done = `Your times are in ${zone} now.`;
 }
 
 // ---- pieces of a page that are fetched: what is found or comes next while it is typed, panels when they are opened
@@ -501,6 +496,7 @@ const edited = root => [...root.querySelectorAll("input, textarea")].some(field 
   || [...root.querySelectorAll("select:has([selected])")].some(field => !field.selectedOptions[0].defaultSelected);
 document.addEventListener("toggle", ({ target }) => {
   if (target.open && target.dataset.load && !edited(target) && !$("[name=since][value='0']", target)) load(target);   // paged stays
+  if (target.open) $("[data-preview] select", target)?.dispatchEvent(new Event("input", { bubbles: true }));
 }, true);
 document.addEventListener("submit", async event => {
   const sent = event.target, into = by(sent.dataset.into);
@@ -512,13 +508,13 @@ document.addEventListener("submit", async event => {
 
 // ---- forms whose effect comes back through the connection, or as the row in its new state
 document.addEventListener("submit", async event => {
-  const sent = event.target, { quiet, sure, swap, refresh, told, done } = sent.dataset;
+  const sent = event.target, { quiet, sure, swap, refresh, told, once } = sent.dataset;
   if (quiet === undefined && swap === undefined && told === undefined) { if (sure && !confirm(sure)) event.preventDefault(); return }
   event.preventDefault();
   if (sure && !confirm(sure)) return;
-  const button = event.submitter ?? $("button", sent), row = sent.closest(".row"), action = button.getAttribute("formaction") ?? sent.action;
-  button.disabled = true;
-  const fields = new FormData(sent), body = sent.enctype === "multipart/form-data" ? fields : new URLSearchParams(fields), tell = part => $(".told", sent).replaceChildren(part);
+  const button = event.submitter ?? $("button", sent), done = button.dataset.done ?? sent.dataset.done, row = sent.closest(".row"), action = button.getAttribute("formaction") ?? sent.action;
+  const fields = new FormData(sent, event.submitter), body = sent.enctype === "multipart/form-data" ? fields : new URLSearchParams(fields), tell = part => $(".told", sent).replaceChildren(part);
+  button.disabled = true;                                            // only now: the fields have its value
   if (told !== undefined) tell("Testing…");
   try {
     const answer = await fetch(action, { method: "POST", body });
@@ -526,11 +522,16 @@ document.addEventListener("submit", async event => {
     else if (!answer.ok) { if (told !== undefined) tell(""); say((await answer.json()).error.message) }
     else {
       by("toast").hidden = true;
-      if (swap !== undefined) { const fresh = element(await answer.text()), first = $("button", fresh); row.replaceWith(fresh); first?.focus(); count(); comeBack() }
+      if (swap !== undefined) {
+        const fresh = element(await answer.text()), first = $("button", fresh), twin = by(fresh.firstElementChild?.id);
+        if (twin !== row) twin?.remove();                               // such as the receipt of an earlier erasure
+        row.replaceWith(fresh); first?.focus(); count(); comeBack();
+      }
       if (told !== undefined) tell(element(await answer.text()));
       const panel = quiet !== undefined && by(sent.closest("[data-load]")?.id);
       if (panel) await load(panel, true);
       if (done) say(done);
+      if (once !== undefined) { sent.remove(); box.focus() }
       if (refresh !== undefined) { by("merging")?.replaceChildren(); if (find) search(); else location.reload() }
     }
   } catch { say("The gateway cannot be reached; try again.") }
@@ -599,7 +600,14 @@ settings?.addEventListener("submit", async event => {
   await settle(sent, body);
   if (submitter) submitter.disabled = false;
 });
-if (settings) { by("seek").addEventListener("input", seek); seek() }
+if (settings) {
+  by("seek").addEventListener("input", seek); seek();
+  const asked = new URLSearchParams(location.search), servers = by("set-tools-mcp"), [name, url] = ["server", "url"].map(key => asked.get(key));
+  if (servers && name && url) {                                       // an address of the page prefills, it saves nothing
+    servers.value = JSON.stringify({ ...JSON.parse(servers.value || "{}"), [name]: { url } }, null, 2);
+    servers.rows = servers.value.split("\n").length; $(".saving button").focus();
+  }
+}
 
 // ---- messages: copy, try again, Esc, Enter as the reader wants it, a countdown
 const enterKey = "supaclaw.enter";                                  // on a phone, Enter makes a new line until somebody says otherwise
