@@ -34,7 +34,7 @@ class UnreadableEvent(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """A message or an edit, its text in Slack's markup. An edit has `edited_at`, and the text `before` it.
+    """A message or an edit, its text in Slack's markup. An edit has `edited_at`.
 
     A deletion has the `edited_at` of its event, and the deleted message.
     """
@@ -43,7 +43,6 @@ class SentMessage:
     private: bool
     message: Message
     edited_at: str | None = None
-    before: str = ""
     deleted: bool = False
 
     @property
@@ -57,11 +56,6 @@ class SentMessage:
         return mentioned(self.message.text)
 
     @property
-    def continues(self) -> bool:
-        """Whether it replies in a thread."""
-        return self.edited_at is None and self.message.thread_ts not in {None, self.message.ts}
-
-    @property
     def added(self) -> str:
         """Additions to the text, in markup: tables, previews, what an app shows, and Slack's transcripts."""
         message = self.message
@@ -69,11 +63,6 @@ class SentMessage:
         heard = (f"Slack's transcript of {file.name}: {file.transcript}" for file in message.files if file.transcript)
         gone = (f"[file {each.name}: Slack no longer has it; send it again]" for each in message.files if each.is_gone)
         return "\n\n".join(filter(None, (beside(message.text, message.blocks), *cards, *heard, *gone)))
-
-    def calls(self, account: AppAccount) -> bool:
-        """Whether it is an edit that adds a mention of the app."""
-        me = account.user_id
-        return self.edited_at is not None and me in self.people and me not in mentioned(self.before)
 
     def inbound(
         self,
@@ -152,8 +141,8 @@ def read_message(raw: object, account: AppAccount) -> SentMessage | None:
     thread = message.thread_ts or event.thread_ts or ("" if private else message.ts)
     at, edited_at = Address("slack", account.team_id, event.channel, thread), message.edited_at if is_edit else None
     if deleted:
-        return SentMessage(at, private, message, event.ts, message.text, deleted=True)
-    return SentMessage(at, private, message, edited_at, before.text if before else "")
+        return SentMessage(at, private, message, event.ts, deleted=True)
+    return SentMessage(at, private, message, edited_at)
 
 
 def read_action(raw: object, account: AppAccount, commands: Set[str]) -> Inbound:
@@ -185,23 +174,23 @@ class Intake:
         self._known: LRUCache[tuple[str, str, bool], bool] = LRUCache(MAX_FACTS)
 
     async def take(self, said: SentMessage | None) -> None:
-        """Have a message accepted. An edit that adds a mention of the app is accepted as a message, too."""
+        """Have a message accepted. An edit addresses the app only by its mention."""
         if said is None:
             return
         account = await self._client.account()
-        addressed = said.private or self._is_meant(said, account)
+        addressed = said.private or account.user_id in said.people or (not said.people and said.at in self._threads)
         self._names[account.user_id] = account.user
         names = await self._names_of([said.sender, *said.people]) if addressed else {}
+        new = not said.deleted and (said.edited_at is None or account.user_id in said.people)
         thread = NO_THREAD
-        if addressed and said.continues and said.at not in self._threads:
+        if addressed and new and said.message.thread_ts not in {None, said.message.ts} and said.at not in self._threads:
             thread = await so_far(self._client, said.at, said.message.ts, self._names_of, private=said.private)
         inbound = said.inbound(account, names, self._commands, addressed=addressed, thread=thread)
         if said.deleted:
             inbound = replace(inbound, text="", quoted="", attachments=(), forwarded="", deleted=True)
-        await self.accept_once(replace(inbound, zone=self._zones.get(said.sender, "") if said.private else ""))
-        if said.calls(account):
-            await self.take(replace(said, edited_at=None))
-        elif addressed and said.message.bot_id is None and said.edited_at is None:
+        zone = self._zones.get(said.sender, "") if said.private else ""
+        await self.accept_once(replace(inbound, addressed=addressed and new, zone=zone))
+        if addressed and new and said.message.bot_id is None:
             await self._threads.heard(said.at, said.sender, said.message.ts)
 
     async def accept_once(self, inbound: Inbound) -> None:
@@ -210,10 +199,6 @@ class Intake:
         if known not in self._known:
             await self._accept([inbound])
             self._known[known] = True
-
-    def _is_meant(self, said: SentMessage, account: AppAccount) -> bool:
-        """Whether it mentions the app, or nobody in a thread that the agent talks in."""
-        return account.user_id in said.people or (not said.people and said.at in self._threads)
 
     async def _names_of(self, users: Iterable[str]) -> Mapping[str, str]:
         """The names of at most 20 people by id, each requested once; a name that doesn't come quickly is left out."""

@@ -136,12 +136,15 @@ def parse(
         raise ConfigError(_prefixed(source, explain(error, Config), raw, environ)) from None
 
 
+_CURE = 'JSON has no comments, no comma after the last value, and straight quotes (") around names and texts'
+
+
 def parse_json(text: str, source: str = "config.json") -> dict[str, JsonValue]:
     """Parse a JSON object; raises `ConfigError` with line and column."""
     try:
         raw: JsonValue = json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{source}: line {error.lineno}, column {error.colno}: {error.msg}") from None
+        raise ConfigError(f"{source}: line {error.lineno}, column {error.colno}: {error.msg}; {_CURE}") from None
     except RecursionError:
         raise ConfigError(f"{source}: nested too deeply") from None
     except (ConfigError, ValueError) as error:  # also a number of too many digits

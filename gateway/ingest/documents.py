@@ -31,8 +31,8 @@ _AS_HTML = {
 }
 """OpenDocument's elements as HTML's; deletions are skipped."""
 _SLIDE = {"sp": "p", "p": "div", "br": "br", "tr": "tr", "tc": "td", "cNvPr": "img"}
-_SLIDE |= dict.fromkeys(("Fallback", "tableStyleId"), "head")
-"""The same for slides; what stands there for old programs is skipped."""
+_SLIDE |= dict.fromkeys(("Fallback", "tableStyleId", "delText", "instrText"), "head")
+"""The same for slides, and for the words of a document; what stands there for old programs is skipped."""
 
 
 _BESIDE_RTF = re.compile(r"(?<!nonshppict{)\\(pict|object|footnote|annotation|header|footer|shptxt)[lrf]?(?![a-z])")
@@ -135,10 +135,24 @@ def read_docx(source: Path, out: Output) -> str:
     with checked_zip(source, office=True) as archive:
         file = _with_equations(archive, out) if _MAIN in archive.NameToInfo else io.BytesIO(source.read_bytes())
         alone = mammoth.images.img_element(lambda _: {})  # the description; the picture is read as a file
-        html = mammoth.convert_to_html(file, convert_image=alone, external_file_access=False).value
-        out.add(html_text(parsed_html(html)))
-        add_parts(archive, out)
+        try:
+            html = mammoth.convert_to_html(file, convert_image=alone, external_file_access=False).value
+            text = html_text(parsed_html(html))
+        except (LookupError, ValueError, TypeError, AttributeError):
+            # One element that refers to a missing part, or has an odd value, stops the library; Word opens such files.
+            text = _as_page(xml_part(archive, _MAIN), _SLIDE)
+            out.leave_out("layout of an unusual document (its words were read)")
+        out.add(text)
+        add_parts(archive, out, _unplaced_notes(archive, text))
     return f"Word document: {out.first_line()}"
+
+
+def _unplaced_notes(archive: zipfile.ZipFile, text: str) -> Iterator[str]:
+    """The notes that the text lacks, since no place in it refers to them."""
+    there = " ".join(text.split())
+    names = filter(re.compile(r"word/(?:foot|end)notes\d*\.xml").fullmatch, archive.NameToInfo)
+    notes = ((_name(note), " ".join(_words(note).split())) for name in names for note in xml_part(archive, name))
+    return (f"[{kind}: {words}]" for kind, words in notes if words not in there)
 
 
 def _with_equations(archive: zipfile.ZipFile, out: Output) -> io.BytesIO:

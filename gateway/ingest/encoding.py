@@ -38,6 +38,19 @@ LABELS |= {"euc-kr": "cp949", "ks_c_5601-1987": "cp949", "big5": "big5hkscs", "i
 """The encodings that pages and letters mean by a name (WHATWG, Encoding, 4.2); they have more characters."""
 
 
+_OF_ONE_BYTE = re.compile(r"(?:windows-|cp)125\d|iso[-_]?8859.*|latin.*|us-ascii|")
+
+
+def decoded_as(raw: bytes, claimed: str, errors: str = "strict") -> str:
+    """The text by the encoding that a page or a letter claims; raises `LookupError` or `UnicodeError`.
+
+    Text of one byte a character is hardly ever valid UTF-8 by chance, so the bytes count more than such a claim.
+    """
+    label = claimed.lower()
+    is_utf_8 = _OF_ONE_BYTE.fullmatch(label) and "\ufffd" not in raw.decode(errors="replace")
+    return raw.decode("utf-8" if is_utf_8 else LABELS.get(label, label), errors)
+
+
 class Decoded(NamedTuple):
     """A text; `guess` is the encoding if the bytes don't prove it, else ""."""
 

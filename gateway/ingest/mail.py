@@ -10,7 +10,7 @@ from email.parser import BytesParser
 from itertools import chain, islice
 from pathlib import Path
 
-from gateway.ingest.encoding import LABELS, decode
+from gateway.ingest.encoding import decode, decoded_as
 from gateway.ingest.output import MAX_FILES, Output
 from gateway.ingest.text import decode_html, html_text, page_text, parsed_html, start_of
 
@@ -21,6 +21,7 @@ _SECURED = {
     "message/external-body": "attachment that is kept elsewhere",
 }
 _SIGNATURES = frozenset({"application/pkcs7-signature", "application/pgp-signature"})
+_OTHER_TEXT = re.compile("text/(?!calendar)")
 _HEADERS = ("From", "Reply-To", "To", "Cc", "Bcc", "Date", "Subject")
 
 
@@ -57,7 +58,7 @@ def _leaves(message: EmailMessage, out: Output) -> Iterator[EmailMessage]:
     elif kind == "multipart/alternative":
         best = _body(message)
         leaves = chain.from_iterable(_leaves(part, out) for part in _parts(message))
-        yield from (each for each in leaves if each is best or not _is_other_text(each))
+        yield from (each for each in leaves if best in (None, each) or not _OTHER_TEXT.match(each.get_content_type()))
     elif message.is_multipart() and message.get_content_maintype() == "multipart":
         yield from chain.from_iterable(_leaves(part, out) for part in _parts(message))
     elif kind not in _SIGNATURES:
@@ -77,10 +78,6 @@ def _parts(message: MIMEPart) -> list[EmailMessage]:
     return [part for part in message.iter_parts() if isinstance(part, EmailMessage)]
 
 
-def _is_other_text(part: EmailMessage) -> bool:
-    return part.get_content_maintype() == "text" and part.get_content_type() != "text/calendar"
-
-
 def _is_shown(part: EmailMessage) -> bool:
     """Whether it belongs to the text of the letter."""
     shown = part.get_content_type() in {"text/plain", "text/html", "text/calendar", "message/delivery-status"}
@@ -94,7 +91,7 @@ def _content(part: MIMEPart, out: Output | None = None) -> str:
         root = parsed_html(decode_html(raw, charset))
         return page_text(root, out) if out else html_text(root)
     try:
-        return raw.decode("utf-8" if charset in {"", "us-ascii"} else LABELS.get(charset, charset))
+        return decoded_as(raw, charset)
     except (LookupError, UnicodeError):
         return decode(raw) or ""
 

@@ -82,14 +82,13 @@ class _Pages:
         look = scan or (self.agreed < _ENOUGH and _is_doubtful(text))
         recognise = look and self._out.recognised < OCR_PAGES and self._out.has_ocr_time
         image = _rendered(page, SCAN_SIDE if look else LONG_SIDE) if recognise or self._out.has_image_room else None
-        first = self._out.pages == 0
         if look and (image is None or image.convert("L").getextrema() != (255, 255)):
             self.recognised += recognise
             self._out.recognised += recognise
             self.left += not recognise
             shown = recognised(image, self._out) if recognise and image else ""
             text = _joined(text, shown) if scan else self._compared(text, shown)
-            if first and recognise and image:
+            if recognise and image and not self._out.pages:
                 self._out.set_view(image)
         self._out.add("\n".join(filter(None, (text, *annotations(page)))))
         if image is not None:
@@ -120,11 +119,8 @@ def _is_picture(page: "PdfPage") -> bool:
     import pypdfium2.raw as pdfium
 
     width, height = page.get_size()
-    for each in page.get_objects(filter=(pdfium.FPDF_PAGEOBJ_IMAGE,), max_depth=3):
-        left, bottom, right, top = each.get_bounds()
-        if (right - left) * (top - bottom) > _SCAN_SHARE * width * height:
-            return True
-    return False
+    boxes = (each.get_bounds() for each in page.get_objects(filter=(pdfium.FPDF_PAGEOBJ_IMAGE,), max_depth=3))
+    return any((right - left) * (top - bottom) > _SCAN_SHARE * width * height for left, bottom, right, top in boxes)
 
 
 def _is_doubtful(text: str) -> bool:

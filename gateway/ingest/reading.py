@@ -51,7 +51,7 @@ _READERS: Mapping[str, Reader] = {
     f"{OFFICE}wordprocessingml.document": read_docx,
     f"{OFFICE}spreadsheetml.sheet": read_xlsx,
     f"{OFFICE}presentationml.presentation": read_pptx,
-    **dict.fromkeys((f"{ODF}text", f"{ODF}spreadsheet", f"{ODF}presentation"), read_odf),
+    **{f"{ODF}{kind}": read_odf for kind in ("text", "spreadsheet", "presentation", "graphics")},
     "pdf": read_pdf,
     "image": read_image,
     "page": read_page,
@@ -70,6 +70,8 @@ _REFUSED = {
     "application/msword": "Word files older than 2007 (.doc) aren't supported; save it as .docx or PDF",
     "application/vnd.ms-powerpoint": "slides older than 2007 (.ppt) aren't supported; save them as .pptx or PDF",
     "application/x-ole-storage": "this old kind of file isn't supported; save it as .docx, .xlsx, .pptx or PDF",
+    "application/ms-tnef": "Outlook packed files into it; ask the sender for the letter as HTML or plain text",
+    "unknown": "this kind of file isn't supported; send it as PDF or text",
     "archive": "this kind of archive isn't supported; send it as .zip",
     "audio/midi": "it holds notes for instruments, not sound; say in words what is in it",
     **dict.fromkeys(("audio", "video"), "transcribing it needs a transcription model"),
@@ -109,11 +111,9 @@ def read_file(source: str, target: str, name: str, mime: str, password: str = ""
 
 
 def _read(type: FileType, path: Path, out: Output) -> str:
-    if refused := _REFUSED.get(type.mime):
-        raise Unreadable(refused)
-    reader = _READERS.get(type.mime) or _READERS.get(type.kind)
-    if reader is None:
-        raise Unreadable(_REFUSED.get(type.kind, "this kind of file isn't supported; send it as PDF or text"))
+    refused, reader = _REFUSED.get(type.mime), _READERS.get(type.mime) or _READERS.get(type.kind)
+    if refused or reader is None:
+        raise Unreadable(refused or _REFUSED.get(type.kind) or _REFUSED["unknown"])
     with _damage_named(type):
         return reader(path, out)
 

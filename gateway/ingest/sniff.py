@@ -58,6 +58,9 @@ _MAGIC: tuple[tuple[bytes, FileKind, str], ...] = (
     (rb"7z\xbc\xaf\x27\x1c", "archive", "application/x-7z-compressed"),
     (rb"Rar!\x1a\x07", "archive", "application/vnd.rar"),
     (rb"\x28\xb5\x2f\xfd", "archive", "application/zstd"),
+    # Cabinet, compress, LZ4, LHA, a part of a divided zip, ar.
+    (rb"MSCF\0|\x1f\x9d|\x04\x22M\x18|..-lh\d-|PK\x07\x08|!<arch>\n", "archive", "application/x-archive"),
+    (rb"\x78\x9f\x3e\x22", "archive", "application/ms-tnef"),
     (rb"RIFF....WAVE|RF64....WAVE", "audio", "audio/wav"),
     (rb"fLaC", "audio", "audio/flac"),
     # Cyrillic letters may look like the beginning of a frame of sound, which has zeros.
@@ -85,7 +88,7 @@ _TYPED: Mapping[str, FileKind] = {
     "application/epub+zip": "book",
     f"{ODF}text": "document",
     f"{ODF}spreadsheet": "sheet",
-    f"{ODF}presentation": "slides",
+    **dict.fromkeys((f"{ODF}presentation", f"{ODF}graphics"), "slides"),
 }
 _NAMED: Mapping[str, FileType] = {
     "csv": FileType("table", "text/csv"),
@@ -138,7 +141,7 @@ def _zipped(source: Path) -> FileType:
             names = [name.replace("\\", "/") for name in archive.namelist()]
             if "mimetype" in names:
                 with archive.open("mimetype") as file:
-                    mime = file.read(100).strip().decode("ascii", "replace")
+                    mime = file.read(100).strip().decode("ascii", "replace").removesuffix("-template")
                 return FileType(_TYPED[mime], mime) if mime in _TYPED else ZIP
     except (zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, EOFError, OSError):
         return ZIP

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from gateway.ingest.archive import checked_zip, xml_part
-from gateway.ingest.encoding import LABELS, Decoded, decode, detected
+from gateway.ingest.encoding import Decoded, decode, decoded_as, detected
 from gateway.ingest.output import MAX_ENTRIES, MAX_SOURCE_BYTES, Output
 
 if TYPE_CHECKING:
@@ -146,8 +146,11 @@ def read_epub(source: Path, out: Output) -> str:
         package = next(xml_part(book, "META-INF/container.xml").iter("{*}rootfile")).get("full-path", "")
         root = xml_part(book, package)
         files = {item.get("id"): item.get("href", "") for item in root.iter("{*}item")}
-        for reference in list(root.iter("{*}itemref"))[:MAX_ENTRIES]:
-            href = unquote(files.get(reference.get("idref"), "")).partition("#")[0]
+        order = root.xpath("//*[local-name()='itemref']/@idref")
+        # Notes and the like may have no place in the order; a reader opens them by links.
+        order += root.xpath("//*[@media-type='application/xhtml+xml'][not(@properties='nav')]/@id")
+        for id in [*dict.fromkeys(order)][:MAX_ENTRIES]:
+            href = unquote(files.get(id, "")).partition("#")[0]
             chapter = posixpath.normpath(posixpath.join(posixpath.dirname(package), href))
             if chapter in sealed or chapter not in book.NameToInfo:
                 out.leave_out("missing or encrypted chapter")
@@ -163,7 +166,7 @@ def decode_html(raw: bytes, charset: str = "") -> str:
     inside = _CHARSET.search(raw[:2048])
     for claimed in filter(None, (charset, inside[1].decode("ascii", "replace") if inside else "")):
         with suppress(LookupError, UnicodeError):
-            return raw.decode(LABELS.get(claimed.lower(), claimed), "replace")
+            return decoded_as(raw, claimed, "replace")
     return decode(raw) or raw.decode("utf-8", "replace")
 
 

@@ -186,10 +186,8 @@ def _end(text: str, start: int) -> int:
     end = start + PASSAGE_LENGTH
     if end >= len(text):
         return len(text)
-    for mark in _BREAKS:
-        if (at := text.rfind(mark, start + PASSAGE_LENGTH // 2, end)) >= 0:
-            return at + len(mark)
-    return end
+    breaks = ((text.rfind(mark, start + PASSAGE_LENGTH // 2, end), mark) for mark in _BREAKS)
+    return next((at + len(mark) for at, mark in breaks if at >= 0), end)
 
 
 def _start(text: str, end: int) -> int:

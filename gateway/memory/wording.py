@@ -272,10 +272,8 @@ def shortened(memory: Memory, limit: int = LONGEST) -> str:
 def ago(passed: timedelta) -> str:
     """ "2 hours ago"; "just now" for less than a minute."""
     minutes = int(passed.total_seconds() // 60)
-    for length, unit in _UNITS:
-        if count := minutes // length:
-            return f"{count} {unit}{'s' * (count != 1)} ago"
-    return "just now"
+    counts = ((minutes // length, unit) for length, unit in _UNITS)
+    return next((f"{count} {unit}{'s' * (count != 1)} ago" for count, unit in counts if count), "just now")
 
 
 def _recent(last: LastSession, now: datetime) -> str:

@@ -109,11 +109,14 @@ def check_fields(text: str) -> str:
     """Validate and normalise the fields; raises `ValueError` with a one-line message that says how to fix them."""
     fields = _NAMED.get(text.strip().lower(), text[: _MAX_CHARS + 1]).split()
     if len(fields) != len(_FIELDS) or len(text) > _MAX_CHARS:
-        without = f'; without seconds it is "{" ".join(fields[1:])}"' if len(fields) == 6 else ""
+        seconds = len(fields) == 6 and fields[0].isdigit() and not re.fullmatch(r"\d{4}", fields[5])  # not a year
+        without = f'; without seconds it is "{" ".join(fields[1:])}"' if seconds else ""
         raise ValueError(
             "needs exactly 5 fields, minute hour day-of-month month day-of-week (no seconds), or @daily and the like, "
             f'such as "30 8 * * 1-5"; these are {len(fields)}{without}'
         )
+    if "?" in (fields[2], fields[4]) and re.search(r"(?:^|[,-])L?\d", fields[4]):
+        raise ValueError(f'day of week "{fields[4]}": beside ?, some count from 1, Sunday; write names, such as MON#1')
     for place in (2, 4):
         fields[place] = _day_field(_FIELDS[place].name, fields[place])
     weeks = _WEEKS.fullmatch(fields[4])
@@ -194,16 +197,13 @@ def times_of_day(fields: str) -> list[time]:
     return [time(each, at) for each in numbers(hour, 1) for at in numbers(minute, 0)]
 
 
-_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 6))
-
-
 def numbers(field: str, place: int) -> list[int]:
     """The numbers that a valid field stands for, sorted; `place` is its own among the five, from 0."""
     from croniter import croniter  # deferred: importing it takes 40 ms
 
     found = croniter.expand(" ".join(["*"] * place + [field] + ["*"] * (4 - place)))[0][place]
-    low, high = _RANGES[place]
-    return list(range(low, high + 1)) if found == ["*"] else list(map(int, found))
+    every = range(_FIELDS[place].low, _FIELDS[place].high + (place < 4))  # 7 is Sunday, too
+    return list(every) if found == ["*"] else list(map(int, found))
 
 
 def shortest_gap(fields: str) -> timedelta:
@@ -211,9 +211,6 @@ def shortest_gap(fields: str) -> timedelta:
     minutes = [at.hour * 60 + at.minute for at in times_of_day(fields)]
     later = [*minutes[1:], minutes[0] + 24 * 60]
     return min(end - start for start, end in zip(minutes, later, strict=True)) * _MINUTE
-
-
-_SOME_DAY = date(2000, 1, 1)
 
 
 class Cron:
@@ -226,7 +223,7 @@ class Cron:
         self._times = times_of_day(self.fields)
         self._every_hour = len({at.hour for at in self._times}) == 24
         self._of_day = lru_cache(maxsize=4)(self._slots)
-        if self._days.nearest(_SOME_DAY, _DAY) is None:
+        if self._days.nearest(date(2000, 1, 1), _DAY) is None:
             raise ValueError(f'"{self.fields}" never runs: those months have no such day')
 
     def after(self, moment: datetime) -> datetime | None:

@@ -205,10 +205,9 @@ def _prompt(text: str) -> str:
 
 
 def _misfire(text: str) -> Misfire:
-    try:
-        return Misfire(text)
-    except ValueError as error:
-        raise InvalidSchedule("misfire must be run_once, skip or catch_up") from error
+    if text not in {*Misfire}:
+        raise InvalidSchedule("misfire must be run_once, skip or catch_up")
+    return Misfire(text)
 
 
 GRACE = timedelta(seconds=60)

@@ -68,7 +68,7 @@ def cron_notes(fields: str) -> list[str]:
         )
     elif not day.startswith("*") and "L" not in day and min(numbers(day, 2)) > 28 and weekday == "*":
         notes.append("Months without such a day are left out; L as the day of month is the last day of each.")
-    if "%" in weekday:
+    if "%" in weekday and not weekday.endswith("%1"):
         days, _, weeks = weekday.partition("%")
         every, _, after = weeks.partition("+")
         other = (int(after or 0) + 1) % int(every)

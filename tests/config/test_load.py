@@ -122,11 +122,14 @@ def test_what_cannot_be_read_is_told_with_its_reason(tmp_path: Path) -> None:
         load(tmp_path, {})
 
 
+CURE = 'JSON has no comments, no comma after the last value, and straight quotes (") around names and texts'
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{\n  "web": }', "config.json: line 2, column 10: Expecting value"),
-        ("", "config.json: line 1, column 1: Expecting value"),
+        ('{\n  "web": }', f"config.json: line 2, column 10: Expecting value; {CURE}"),
+        ("", f"config.json: line 1, column 1: Expecting value; {CURE}"),
         ("[1]", "config.json: must be an object { … }"),
         ('{"web": {}, "web": {}}', "config.json: the key 'web' appears twice in one object; keep one"),
         ("[" * 100_000, "config.json: nested too deeply"),

@@ -147,6 +147,13 @@ class TestRefusals:
             (b"\x89PNG\r\n\x1a\n and no more", "x.png", CUT_OFF),
             (b"\0\1\2\3", "x.bin", "this kind of file isn't supported; send it as PDF or text"),
             (b"7z\xbc\xaf\x27\x1c", "x.7z", "this kind of archive isn't supported; send it as .zip"),
+            (b"\x04\x22M\x18\0\0", "x.lz4", "this kind of archive isn't supported; send it as .zip"),
+            (b"PK\x07\x08PK\3\4\0\0", "x.z01", "this kind of archive isn't supported; send it as .zip"),
+            (
+                b"\x78\x9f\x3e\x22\0\0",
+                "winmail.dat",
+                "Outlook packed files into it; ask the sender for the letter as HTML or plain text",
+            ),
             (
                 b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
                 "x.xls",
@@ -155,7 +162,7 @@ class TestRefusals:
             (b"\0\0\0\x18ftypheic", "x.heic", CUT_OFF),
             (b"<html></html>", "x.html", "no text was found in it"),
             (b"\x1f\x8bnothing", "x.tar.gz", CUT_ARCHIVE),
-            (gzip.compress(bytes(257) + b"ustar"), "x.tar.gz", PACKED_TAR),
+            (gzip.compress(bytes(257) + b"ustar", mtime=0), "x.tar.gz", PACKED_TAR),
             (gzip.compress(BOMB, 1), "x.gz", "left out: 1 file beyond the limits"),
         ],
     )

@@ -307,6 +307,49 @@ def wide() -> bytes:
     return out.getvalue()
 
 
+ODD = "left out: 1 layout of an unusual document (its words were read)"
+BROKEN = (
+    '<w:r><w:footnoteReference w:id="77"/></w:r>',
+    f'<w:hyperlink xmlns:r="{RELATIONS}" r:id="gone"><w:r><w:t>link</w:t></w:r></w:hyperlink>',
+    '<w:r><w:sym w:font="Wingdings" w:char="zz"/></w:r>',
+    '<w:r><w:fldChar w:fldCharType="end"/></w:r><w:r><w:delText>not this</w:delText></w:r>',
+)
+CLAIMS = ("iso-8859-1", "windows-1252", "us-ascii")
+ONLY_AMP = (
+    b"Content-Type: multipart/alternative; boundary=x\n\n--x\nContent-Type: text/x-amp-html\n\n"
+    b"<html><body>14 pegs</body></html>\n--x--\n"
+)
+
+
+def with_notes() -> bytes:
+    """A document with notes that no place in it refers to."""
+    notes = {"word/footnotes.xml": ("footnotes", "footnote", "unplaced")}
+    notes |= {"word/endnotes.xml": ("endnotes", "endnote", "no place refers to it")}
+    return with_parts(
+        samples.docx(),
+        {
+            part: f'<w:{all} {W}><w:{one} w:id="1"><w:p><w:r><w:t>{words}</w:t></w:r></w:p></w:{one}></w:{all}>'
+            for part, (all, one, words) in notes.items()
+        },
+    )
+
+
+def unlisted() -> bytes:
+    """A book with notes that are linked from its chapters only."""
+    with zipfile.ZipFile(io.BytesIO(samples.epub())) as old:
+        [package] = [name for name in old.namelist() if name.endswith(".opf")]
+        item = b'<item id="notes" href="notes.xhtml" media-type="application/xhtml+xml"/></manifest>'
+        changed = old.read(package).replace(b"</manifest>", item)
+    folder = package.rpartition("/")[0]
+    notes = f"{folder}/notes.xhtml" if folder else "notes.xhtml"
+    return with_parts(samples.epub(), {package: changed, notes: "<html><body>14 pegs</body></html>"})
+
+
+def template() -> bytes:
+    body = "<d xmlns:o='o'><o:body><o:text><o:p>14 pegs</o:p></o:text></o:body></d>"
+    return zipped({"mimetype": "application/vnd.oasis.opendocument.text-template", "content.xml": body})
+
+
 def book() -> bytes:
     """A book with a protected chapter."""
     sealed = "<e><CipherReference URI='o/two.xhtml'/></e>"
@@ -395,6 +438,14 @@ UNUSUAL = ", 1 ".join(f"damaged or unusually packed file ({name}.txt; send it by
     [
         ("a.docx", samples.docx(drawn("14 pegs")), "14 pegs", ""),
         ("a.docx", contract(), MARKS, ""),
+        *(
+            ("a.docx", samples.docx(f"<w:p>{each}<w:r><w:t>14 pegs</w:t></w:r></w:p>"), "14 pegs", ODD)
+            for each in BROKEN
+        ),
+        ("a.docx", with_notes(), "[footnote: unplaced]", ""),
+        ("a.docx", with_notes(), "[endnote: no place refers to it]", ""),
+        ("a.epub", unlisted(), "14 pegs", ""),
+        ("a.ott", template(), "14 pegs", ""),
         (
             "a.html",
             b"<ol type=a><li>one</ol><ol type=I start=4><li>four<li value=50>fifty</ol>",
@@ -448,6 +499,12 @@ UNUSUAL = ", 1 ".join(f"damaged or unusually packed file ({name}.txt; send it by
         ("a.html", "<meta charset=gb2312><p>朱镕基</p>".encode("gb18030"), "朱镕基", ""),
         ("a.eml", INSIDE, "14 pegs", "left out: 1 picture"),
         ("a.eml", BOUNCE, "Final-Recipient: rfc822; bo@e.org", ""),
+        ("a.eml", ONLY_AMP, "14 pegs", ""),
+        *(
+            ("a.eml", f"Content-Type: text/plain; charset={claim}\n\nfür 5 €".encode(), "für 5 €", "")
+            for claim in CLAIMS
+        ),
+        ("a.html", "<meta charset=windows-1252><p>für 5 €".encode(), "für 5 €", ""),
         ("a.eml", "Content-Type: text/plain; charset=iso-8859-1\n\n5 € – “peg”".encode("cp1252"), "5 € – “peg”", ""),
         ("a.eml", "Subject: x\n\nПриезжай в 7 на вокзал".encode("cp1251"), "Приезжай в 7 на вокзал", ""),
         ("a.zip", foreign("Отчёт за март.txt", "cp866"), "--- file: Отчёт за март.txt ---", ""),

@@ -35,7 +35,7 @@ def test_is_kept_with_one_space_between() -> None:
     [
         ("@daily", "0 0 * * *", lambda _: True),
         ("@Weekly", "0 0 * * 0", lambda day: day.weekday() == 6),
-        ("0 0 ? * 1", "0 0 * * 1", lambda day: day.weekday() == 0),
+        ("0 0 ? * MON", "0 0 * * MON", lambda day: day.weekday() == 0),
         ("0 0 L * *", "0 0 L * *", lambda day: (day + timedelta(days=1)).day == 1),
         ("0 0 15,l * *", "0 0 15,L * *", lambda day: day.day == 15 or (day + timedelta(days=1)).day == 1),
         ("0 0 * * 1#1", "0 0 * * 1#1", lambda day: day.weekday() == 0 and day.day <= 7),
@@ -70,6 +70,12 @@ def test_days_beyond_crontab_are_found_forward_and_backward(
     assert back == wanted[::-1]
 
 
+@pytest.mark.parametrize("text", ["0 9 * * 1 2027", "CRON_TZ=Asia/Tokyo 0 9 * * *", "cron(0 9 * * ? *)"])
+def test_no_wrong_fields_are_proposed(text: str) -> None:
+    with pytest.raises(ValueError, match=r"these are 6$"):
+        check_fields(text)
+
+
 @pytest.mark.parametrize(
     "text", ["", "@reboot", "30 8 * *", "0 30 8 * * *", "0 0 0 1 1 ? 2027", "1," * 200 + "1 * * * *"]
 )
@@ -91,6 +97,8 @@ def test_anything_but_five_fields_is_refused(text: str) -> None:
         ("0 8 L-3 * *", 'day of month "L-3" is not understood: take more days, such as "1-3" or "28-31"'),
         ("0 8 1W * *", "let the prompt say on which of them"),
         ("0 0 8 * * 1", 'without seconds it is "0 8 * * 1"'),
+        ("0 8 ? * 2#1", "beside ?, some count from 1, Sunday; write names, such as MON#1"),
+        ("0 8 ? * 6L", 'day of week "6L": beside ?'),
         ("0 8 * * L", 'day of week "L" is not understood'),
         ("0 8 * * 1#1,2", "# and L stand alone"),
         ("0 8 1 * 1%2", 'needs "*" as the day of month'),

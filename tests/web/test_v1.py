@@ -327,6 +327,7 @@ async def test_a_wrong_key_is_an_authentication_error(web: Web):
         ({"tools": [{"type": "function"}]}, "tools[0].name", 400),
         ({"n": 2}, "n", 400),
         ({"logprobs": True}, "logprobs", 400),
+        ({"suffix": "and then"}, "suffix", 400),
         ({"response_format": {"type": "xml"}}, "response_format", 400),
         ({"modalities": ["audio"]}, "modalities", 400),
         ({"audio": {"voice": "x"}}, "audio", 400),

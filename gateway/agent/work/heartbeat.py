@@ -21,7 +21,7 @@ LONGEST_NAME = 80
 
 _COMMENT = re.compile(r"<!--.*?(-->|\Z)", re.DOTALL)
 _HEADING = re.compile(r"^ {0,3}#{1,6}([ \t].*)?$", re.MULTILINE)
-_SENTENCE_END = re.compile(r"(?<=[.!?…:。！？\n])")
+_SENTENCE_END = re.compile(r"(?<=[.!?…。！？\n])(?<!:\n)(?<!:\n\n)")
 _UNREADABLE = re.compile(r"\[(\S*HEARTBEAT\.md could not be read: .*)\]", re.DOTALL)
 
 

@@ -182,9 +182,8 @@ def show_agent(slug: Slug, as_json: AsJson = False) -> None:
     """Show one agent with its prompt."""
     facts = _agent_facts(_agent_named(slug))
     lines = [f"{slug}: {facts['state']}. {facts['description'] or facts['problem']}"]
-    for name in ("model", "tools", "skills", "budget"):
-        if (value := facts[name]) is not None:
-            lines.append(f"{name}: {', '.join(value) if isinstance(value, tuple) else value}")
+    told = ((name, facts[name]) for name in ("model", "tools", "skills", "budget") if facts[name] is not None)
+    lines += (f"{name}: {', '.join(value) if isinstance(value, tuple) else value}" for name, value in told)
     lines += ["", str(facts["prompt"])] if facts["prompt"] else []
     print_result([facts], "\n".join(lines), as_json=as_json)
 

@@ -242,10 +242,8 @@ def _next_start(text: str, at: int) -> int:
 
 def _between_graphemes(text: str, start: int, end: int) -> int:
     """An index in (start, end] between two graphemes, if there is one near `end`."""
-    for index in range(end, max(start, end - _LONGEST_GRAPHEME), -1):
-        if not _joined(text, index):
-            return index
-    return end
+    near = range(end, max(start, end - _LONGEST_GRAPHEME), -1)
+    return next((index for index in near if not _joined(text, index)), end)
 
 
 def _joined(text: str, index: int) -> bool:

@@ -149,17 +149,21 @@ _BEFORE = re.compile(
     r"\A.*(?:</(?:think(?:ing)?|thought|reasoning)>|◁/think▷|<\|message\|>)", re.DOTALL | re.IGNORECASE
 )
 _MARKUP = re.compile(r"(?im)<(?:[/|]?[a-z]|!--)[^<>\n]{0,80}>|^[ \t]*(?:`{3,}|~{3,})[a-z]*[ \t]*$")
+_DOUBT = re.compile("[?？⁉❓❗❌⛔⚠🚨🔥🛑🆘💔🔴]")
 _SHORT = 400
 """Characters of a text with its markup that may be such a word; the check is linear in any case."""
 
 
 def is_quiet(text: str, word: str) -> bool:
-    """Whether the text is just this word or phrase, in any case, punctuation, markup, and after thinking or a stamp."""
+    """Whether the text is just this word or phrase, in any case, punctuation, markup, and after thinking or a stamp.
+
+    With a question mark or a sign of warning it is something else.
+    """
     said = _BEFORE.sub("", text).strip()
     if len(said) > _SHORT:
         return False
     plain = html.unescape(_MARKUP.sub("", without_copied_marks(said)))
-    return letters_in(plain).replace("okay", "ok") == letters_in(word)
+    return letters_in(plain).replace("okay", "ok") == letters_in(word) and not _DOUBT.search(plain)
 
 
 @dataclass(frozen=True, slots=True)

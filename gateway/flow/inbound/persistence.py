@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from gateway.agent.work.task_trees import top_task
-from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, StartTurn
+from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide
 from gateway.domain.conversation import digest
 from gateway.domain.conversation.inbound import OWN_CHANNELS, Arrival, Attachment, Earlier, Inbound
 from gateway.domain.conversation.transcript import AssistantText, ToolIntent, ToolResult, UserText
@@ -122,6 +122,8 @@ class InboundWriter:
     ) -> Accepted:
         """Store an arrival, or return the earlier result of a duplicate; `place` is its journal file."""
         inbound = await _in_its_place(tx, arrival.inbound)
+        if isinstance(decision, Edit) and (late := await _added_mention(tx, inbound, role)) is not None:
+            inbound, decision = late, StartTurn()
         if isinstance(decision, Edit) and await addresses.find(tx, inbound.address) is None:
             return Accepted(Ignore("edit of something unknown"))
         at = await self._locked_address(tx, inbound, role)
@@ -246,6 +248,13 @@ async def _in_its_place(tx: Connection, inbound: Inbound) -> Inbound:
     return replace(inbound, address=replace(inbound.address, chat=inbound.fork))
 
 
+async def _added_mention(tx: Connection, edit: Inbound, role: Role) -> Inbound | None:
+    """The message that an edit in a group addresses to the agent, which never got it before; None for other edits."""
+    said = replace(edit, platform_id=edit.edits or "", edits=None)
+    calls = not (said.private or said.deleted) and isinstance(decide(said, role, frozenset()), StartTurn)
+    return said if calls and await inbox.find_duplicate(tx, said) is None else None
+
+
 async def _quoted_files(tx: Connection, at: AddressRow, inbound: Inbound) -> BroughtFiles:
     """Those stored here, else as announced; of an album only those that the platform names, if it does so."""
     if not inbound.quoted_id:
@@ -361,8 +370,9 @@ async def revise(
 
 async def _with_new_files_named(tx: Connection, at: AddressRow, said: Inbound, changed: str) -> Inbound:
     """The edit, with a note on files that take the place of those the message had."""
-    names = {file.name for file in (await attachments.of_quoted(tx, at.principal_id, at.address, changed))[0]}
-    new = ", ".join(one_line(file.name, 80) for file in said.attachments if names and file.name not in names)
+    stored, _ = await attachments.of_quoted(tx, at.principal_id, at.address, changed)
+    had = {(file.name, file.size) for file in stored}
+    new = ", ".join(one_line(file.name, 80) for file in said.attachments if had and (file.name, file.size) not in had)
     return replace(said, text=f"{said.text}\n[{INSTEAD.format(new)}]") if new else said
 
 

@@ -85,10 +85,9 @@ def written_calls(text: str, tools: Sequence[ToolSpec]) -> list[WrittenCall]:
 
 
 def _calls(text: str, specs: dict[str, ToolSpec], *, marked: bool) -> list[WrittenCall]:
-    for calls in (_function(text, specs), _named(text, specs) if marked else [], _json(text, marked=marked)):
-        if 0 < len(calls) <= MAX_CALLS and all(call.name in specs for call in calls):
-            return calls
-    return []
+    found = (_function(text, specs), _named(text, specs) if marked else [], _json(text, marked=marked))
+    named = (calls for calls in found if 0 < len(calls) <= MAX_CALLS and all(call.name in specs for call in calls))
+    return next(named, [])
 
 
 def unreadable_call(text: str, tools: Sequence[ToolSpec]) -> tuple[str, str] | None:

@@ -87,7 +87,7 @@ async def of_quoted(
     conn: Connection, principal: PrincipalId, at: Address, platform_id: str
 ) -> tuple[list[Attachment], Label]:
     """The stored files of a message that this principal sent or got there, for `add_kept`, and its label."""
-    sql = """select a.file_id::text as ref, a.name, max(m.label) over () as label
+    sql = """select a.file_id::text as ref, a.name, a.size, max(m.label) over () as label
              from messages m join attachments a on a.message_id = m.id
              where m.principal_id = $5 and a.file_id is not null and m.withdrawn is distinct from 'deleted'
                and m.id in (
@@ -96,7 +96,7 @@ async def of_quoted(
                where (d.channel, d.account, d.chat, o.platform_id) = ($1, $2, $3, $4))
              order by a.message_id, a.place"""
     rows = await conn.fetch(sql, at.channel, at.account, at.chat, platform_id, principal)
-    found = [Attachment(row["ref"], row["name"]) for row in rows]
+    found = [Attachment(row["ref"], row["name"], size=row["size"]) for row in rows]
     return found, Label(rows[0]["label"]) if rows else Label.UNTRUSTED
 
 

@@ -39,6 +39,7 @@ ONLY: Mapping[str, Sequence[JsonValue]] = {
     "background": [False],
     "conversation": [],
     "prompt": [],
+    "suffix": [""],
 }
 """Fields that would change the answer, with their only supported values. All other fields are accepted."""
 

@@ -229,10 +229,8 @@ def _words(node: Mapping[str, object]) -> dict[str, Json]:
 
 def _type(value: object) -> str | None:
     """The first that is not null, which later versions list."""
-    for each in value if isinstance(value, list) else [value]:
-        if each in TYPES:
-            return str(each)
-    return None
+    types = value if isinstance(value, list) else [value]
+    return next((str(each) for each in types if each in TYPES), None)
 
 
 def _map(value: object) -> Mapping[str, object]:

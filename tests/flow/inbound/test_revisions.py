@@ -68,6 +68,7 @@ CAT, DOG = (Attachment(name, f"{name}.txt", "text/plain") for name in ("cat", "d
             {"attachments": (replace(CAT, name="cow.txt"),)},
             "[Its file is now cow.txt, which isn't read",
         ),
+        ("p1", "my pets", {"attachments": (replace(CAT, size=9),)}, "[Its file is now cat.txt, which isn't read"),
     ],
 )
 async def test_changes_of_an_album_and_of_its_files_are_told(
@@ -201,3 +202,28 @@ class TestQuestions:
             if state == "closed":
                 await path.channel.until(lambda texts: any("Closed: A1" in text for text in texts))
                 assert "was closed" in await path.ask("/approve A1")
+
+
+@pytest.mark.parametrize(
+    ("more", "turns"),
+    [
+        ({"private": False, "addressed": True}, 1),
+        ({"private": False, "addressed": False}, 0),
+        ({"private": False, "addressed": True, "deleted": True}, 0),
+        ({"private": True, "addressed": True}, 0),
+    ],
+)
+async def test_an_edit_that_first_addresses_the_agent_in_a_group_is_answered_once(
+    path: MessagePath, more: dict[str, Any], turns: int
+) -> None:
+    path.model.answer = lambda _: said("at six")
+    await path.tell("when is dinner?", chat="g", id="d1", private=False, addressed=False)
+    async with path.working():
+        first = await path.tell("when is dinner, bot?", chat="g", id="d1:e1", edits="d1", **more)
+        await path.tell("/new", chat="g", id="d2:e1", edits="d2", private=False)
+        if turns:
+            assert (await path.answer(first)).text == "at six"
+            await path.tell("when is lunch, bot?", chat="g", id="d1:e2", edits="d1", private=False)
+    assert len(path.model.prompts) == turns
+    edited = await path.rows("select text from messages where withdrawn = 'edited'")
+    assert edited == [("when is dinner, bot?",)] * turns
