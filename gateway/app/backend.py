@@ -23,7 +23,7 @@ from gateway.config.editing.editor import ConfigEditor
 from gateway.config.load import variable_of
 from gateway.config.watch import ConfigWatch
 from gateway.domain.channels.channel import Channel, DeepLinkChannel, LoginChannel, NoFacts, WebhookChannel
-from gateway.domain.errors import ConfigError, DatabaseDown
+from gateway.domain.errors import ConfigError, DatabaseDown, required
 from gateway.domain.health import Finding
 from gateway.flow.channels.supervisor import ChannelProbes, ChannelSpec, channel_specs
 from gateway.flow.files.checkpoints import Checkpoints
@@ -249,9 +249,7 @@ class ChannelDirectory:
 
     def spec(self, channel: str) -> ChannelSpec:
         """The channel's specification as if the channel were enabled; raises `ConfigError`."""
-        section = self.core.current.config.channels.get(channel)
-        if section is None:
-            raise ConfigError(f"{channel} is not configured")
+        section = required(self.core.current.config.channels.get(channel), ConfigError(f"{channel} is not configured"))
         enabled = {channel: {**section, "enabled": True}}
         return channel_specs(enabled, (), self.core.environment.data, lambda _: NoFacts())[channel]
 

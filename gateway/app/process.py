@@ -27,6 +27,7 @@ from gateway.domain.errors import OwnerMustAct, TryAgainLater
 from gateway.domain.ids import TaskId
 from gateway.flow.channels.supervisor import ChannelSpec, channel_specs
 from gateway.llm.client import ModelClient
+from gateway.logs.errors import logged
 from gateway.store.connection.listener import Listener
 from gateway.store.delivery.addresses import StoredFacts
 from gateway.store.work import tasks
@@ -172,11 +173,9 @@ class Process:
 
     async def _retire(self, model: ModelClient) -> None:
         """Close `model` when the turns that use it have ended. Never raises: an error would end the whole group."""
-        try:
+        with logged(log, "models.not_closed"):
             await self.parts.work.worker.settle()
             await model.close()
-        except Exception:
-            log.exception("models.not_closed")
 
     async def _apply_patiently(self, config: Config) -> Mapping[str, ChannelSpec]:
         """`apply_config`, retried while the database is unavailable; revoked access is revoked at once."""

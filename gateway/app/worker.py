@@ -25,7 +25,7 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.config.machine import SystemClock
 from gateway.config.model import DatabaseSettings
-from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.domain.errors import OwnerMustAct, TryAgainLater, required
 from gateway.flow.people import People
 from gateway.logs import SecretMask, logging_to
 from gateway.store.connection.listener import Listener
@@ -128,6 +128,5 @@ async def _owner_of(database: Database) -> People:
         await check_schema(database)
     except OwnerMustAct as exc:
         raise TryAgainLater(str(exc)) from exc
-    if (owner := await database.read(principals.owner)) is None:
-        raise TryAgainLater(NO_GATEWAY)
+    owner = required(await database.read(principals.owner), TryAgainLater(NO_GATEWAY))
     return People(owner)

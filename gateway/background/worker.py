@@ -18,6 +18,7 @@ from gateway.domain.ids import InstanceId, TaskId
 from gateway.domain.work.tasks import SLOTS, Claim, EndedRun, Lane, Status, backoff
 from gateway.flow.engine import Engine
 from gateway.flow.files.sync import FileSync
+from gateway.logs.errors import logged
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.errors import reaching
 from gateway.store.transcript import messages, sessions
@@ -94,12 +95,9 @@ class Worker:
             async with asyncio.TaskGroup() as group:
                 while True:
                     self.engine.signals.tasks.clear()
-                    try:
+                    # active runs must not suffer
+                    with logged(log, "worker.broken"), logged(log, "worker.waits", TryAgainLater):
                         await self._claim(group)
-                    except TryAgainLater as exc:
-                        log.warning("worker.waits", error=str(exc))
-                    except Exception:  # active runs must not suffer
-                        log.exception("worker.broken")
                     await self._rest()
         finally:
             await self._release()
@@ -229,10 +227,8 @@ class Worker:
 
     async def _release(self) -> None:
         """Requeue interrupted tasks, before their leases expire; if that fails, the next start does it."""
-        try:
+        with logged(log, "worker.release_missed", TryAgainLater):
             await self.engine.database.run_alone(lambda conn: tasks.release(conn, self.engine.instance))
-        except TryAgainLater as exc:
-            log.warning("worker.release_missed", error=str(exc))
 
     async def beat(self) -> None:
         """Renew the leases, stop the runs that lost theirs, and requeue the tasks of dead workers. Never raises."""

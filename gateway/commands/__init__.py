@@ -4,8 +4,6 @@ A command runs in the transaction that also commits its reply. It reads and writ
 never waits for a model, a platform or a running turn.
 """
 
-import importlib
-import pkgutil
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +14,8 @@ from gateway.agent.conversation.branches import close_journal
 from gateway.agent.exec.processes import Processes
 from gateway.agent.limits import Limits
 from gateway.config.model import VoiceSettings
+from gateway.config.plugins import offers
 from gateway.domain.conversation.transcript import AssistantText
-from gateway.domain.errors import OwnerMustAct
 from gateway.domain.health import Vitals
 from gateway.domain.ids import MessageId, PrincipalId, SessionId, TaskId
 from gateway.domain.people.credentials import CodeRefusal
@@ -203,13 +201,4 @@ def decided(outcome: object, words: str) -> CommandReply:
 
 def discover() -> dict[str, Command]:
     """All commands, by name; raises `OwnerMustAct` for a file that does not define one."""
-    found: dict[str, Command] = {}
-    for module in pkgutil.iter_modules(__path__):
-        try:
-            command = importlib.import_module(f"{__name__}.{module.name}").command
-        except Exception as exc:
-            raise OwnerMustAct(f"command /{module.name} cannot be loaded: {exc}; fix or remove its file") from exc
-        if not isinstance(command, Command):
-            raise OwnerMustAct(f"command /{module.name}: its `command` is not a Command; fix or remove its file")
-        found[command.name] = command
-    return found
+    return {command.name: command for _, command in offers(__name__, "command", Command)}

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.agent.memory.remember import FORGET, MemoryRefused, Remembering
+from gateway.agent.memory.remember import FORGET, Remembering
 from gateway.agent.work.approvals import speaker
 from gateway.commands import Command, CommandContext, CommandReply, asking
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory.memories import ALL_MEMORIES, Kind, Memory, MemoryFilter
+from gateway.domain.memory.memories import ALL_MEMORIES, Kind, Memory, MemoryFilter, MemoryRefused
 from gateway.domain.principals import Label
 from gateway.memory.lexemes import lexemes
 from gateway.memory.wording import LONGEST, numbered_line

@@ -1,8 +1,8 @@
 """/remember: keep a fact for every later conversation."""
 
-from gateway.agent.memory.remember import MemoryRefused, Remembering
+from gateway.agent.memory.remember import Remembering
 from gateway.commands import Command, CommandContext, CommandReply
-from gateway.domain.memory.memories import ALL_MEMORIES, Category, NewMemory
+from gateway.domain.memory.memories import ALL_MEMORIES, Category, MemoryRefused, NewMemory
 from gateway.memory.wording import kind, shortened
 from gateway.store.memory import memories
 

@@ -11,6 +11,9 @@ SupaclawError
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
+
+Value = TypeVar("Value")
 
 
 class SupaclawError(Exception):
@@ -53,6 +56,13 @@ A cancellation of the turn is the third. All else that a tool raises is its own,
 """
 
 
+def required(value: Value | None, otherwise: Exception) -> Value:
+    """The value; raises the error `otherwise` if there is none."""
+    if value is None:
+        raise otherwise
+    return value
+
+
 @contextmanager
 def explained(text: str, kind: type[OwnerMustAct] = OwnerMustAct) -> Iterator[None]:
     """Turn an error of the system into one for the operator: the text, and the reason."""
@@ -60,6 +70,15 @@ def explained(text: str, kind: type[OwnerMustAct] = OwnerMustAct) -> Iterator[No
         yield
     except OSError as error:
         raise kind(f"{text}: {error.strerror}") from error
+
+
+@contextmanager
+def raising(instead: Exception, *kinds: type[Exception]) -> Iterator[None]:
+    """Raise the error `instead` where one of these kinds is raised, which becomes its cause."""
+    try:
+        yield
+    except kinds as error:
+        raise instead from error
 
 
 def leaves(error: BaseException) -> Iterator[BaseException]:

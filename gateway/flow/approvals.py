@@ -33,6 +33,7 @@ from gateway.domain.work.trees import DoubtAnswer
 from gateway.flow.engine import Engine
 from gateway.flow.labels import VOUCH, vouch
 from gateway.flow.outbound.proactive import ProactiveMessages
+from gateway.logs.errors import logged
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, inbox
 from gateway.store.delivery.addresses import AddressRow
@@ -139,10 +140,8 @@ class Questions:
 
     async def _try_to_look(self) -> None:
         """Look, or leave it to the next time."""
-        try:
+        with logged(log, "questions.wait", TryAgainLater):
             await self.look()
-        except TryAgainLater as exc:
-            log.warning("questions.wait", error=str(exc))
 
     async def look(self) -> datetime | None:
         """Show new questions and close expired ones. Returns when the next one expires."""

@@ -11,6 +11,7 @@ from gateway.domain.errors import TryAgainLater
 from gateway.domain.time import Clock
 from gateway.llm.local_servers import more_context
 from gateway.llm.vendors import ASKED_AGAIN_AFTER, CONTEXT, CUTS, IMAGES, THINKING, Refusal, Refusals
+from gateway.logs.errors import logged
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.work import model_refusals
 
@@ -39,14 +40,12 @@ class RefusalKeeper:
     async def look(self) -> None:
         """Costs nothing without news; what can't be stored now waits."""
         self._waiting += self.refusals.take_news()
-        try:
+        with logged(log, "model_refusals.wait", TryAgainLater):
             if not self._loaded:
                 await self._load()
             while self._waiting:
                 await self._keep(self._waiting[0])
                 del self._waiting[0]
-        except TryAgainLater as exc:
-            log.warning("model_refusals.wait", error=str(exc))
 
     async def _load(self) -> None:
         rows = await self.database.read(lambda conn: model_refusals.since(conn, self.clock.now() - ASKED_AGAIN_AFTER))

@@ -3,12 +3,11 @@
 A source is a pure parser: it reads files and yields records, which `records/writer` stores for all of them.
 """
 
-import importlib
-import pkgutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gateway.config.plugins import offers
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.memory.imports import Record
 from gateway.importers.records.files import Reader
@@ -47,13 +46,7 @@ def named(name: str) -> Callable[[Path], bool]:
 
 def discover() -> dict[str, Source]:
     """All sources, by their names on the command line; raises `OwnerMustAct` for a file that does not define one."""
-    found: dict[str, Source] = {}
-    for module in (module for module in pkgutil.iter_modules(__path__) if not module.ispkg):
-        try:
-            found |= importlib.import_module(f"{__name__}.{module.name}").SOURCES
-        except Exception as exc:
-            raise OwnerMustAct(f"importer {module.name} cannot be loaded: {exc}; fix or remove its file") from exc
-    return dict(sorted(found.items()))
+    return dict(sorted(pair for _, sources in offers(__name__, "SOURCES", Mapping) for pair in sources.items()))
 
 
 def parts_of(name: str, path: Path, sources: dict[str, Source]) -> Iterator[Part]:

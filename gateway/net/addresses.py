@@ -13,6 +13,7 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import quote, urljoin
 
+from gateway.domain.errors import required
 from gateway.domain.settings import PrivatePlace, private_place
 from gateway.net.errors import NetError
 
@@ -133,9 +134,7 @@ def parse_url(url: str) -> Target:
         raise _invalid_url(f"it is longer than {MAX_URL:,} characters")
     if any(ord(char) <= 32 or char == "\\" or unicodedata.category(char)[0] in "CZ" for char in url):
         raise _invalid_url("it has spaces, backslashes or invisible characters in it; encode them")
-    found = _URL.fullmatch(url)
-    if found is None:
-        raise _invalid_url('it must start with "http://" or "https://" and a host')
+    found = required(_URL.fullmatch(url), _invalid_url('it must start with "http://" or "https://" and a host'))
     if "@" in found[2]:
         raise _invalid_url("a user name before the host isn't supported")
     place = _PLACE.fullmatch(found[2])
@@ -158,8 +157,7 @@ def redirect_target(base: Target, location: str) -> Target:
 
 
 def _ip_host(text: str) -> str:
-    if (address := parse_ip(text)) is None:
-        raise _invalid_url("its host isn't valid")
+    address = required(parse_ip(text), _invalid_url("its host isn't valid"))
     return str(address)
 
 

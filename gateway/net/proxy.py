@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gateway.domain.errors import raising
 from gateway.net.addresses import Rules, Target, parse_url
 from gateway.net.errors import NetError
 from gateway.net.fetch import load_client
@@ -185,12 +186,10 @@ class Proxy:
             raise NetError("not_approved", f"Only {', '.join(map(str, self.allowed))} may be reached by this command.")
         client = await asyncio.to_thread(load_client)
         self.rules().admit(target)
-        try:
+        with raising(NetError("unreachable", f"{target.host} can't be reached."), *client.NO_CONNECTION):
             stream: AsyncNetworkStream = await client.Network(self.rules).connect_tcp(
                 target.host, target.port, _CONNECT_SECONDS
             )
-        except client.NO_CONNECTION as error:
-            raise NetError("unreachable", f"{target.host} can't be reached.") from error
         return stream
 
 

@@ -13,7 +13,7 @@ from secrets import token_bytes
 from typing import TYPE_CHECKING, BinaryIO
 from uuid import UUID
 
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, raising, required
 from gateway.secrets.facts import Facts
 
 if TYPE_CHECKING:
@@ -197,8 +197,7 @@ def _pieces(source: BinaryIO, size: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _own_key(keys: Keyring, facts: Facts, envelope: Envelope) -> bytes:
-    if (master := keys.named(envelope.key_id)) is None:
-        raise MasterKeyMissing(facts.name)
+    master = required(keys.named(envelope.key_id), MasterKeyMissing(facts.name))
     return _decrypt(_wrapping_cipher(master), envelope.wrapped, master.id.encode() + _about(facts), facts.name)
 
 
@@ -235,7 +234,5 @@ def _encrypt(aes: "AESGCM", plain: bytes, about: bytes) -> bytes:
 def _decrypt(aes: "AESGCM", box: bytes, about: bytes, name: str) -> bytes:
     from cryptography.exceptions import InvalidTag
 
-    try:
+    with raising(Tampered(name), InvalidTag, ValueError):
         return aes.decrypt(box[:_NONCE], box[_NONCE:], about)
-    except (InvalidTag, ValueError) as error:
-        raise Tampered(name) from error

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias, TypedDict, Unpack, assert_never
 from unicodedata import category
 from zoneinfo import ZoneInfo
 
-from gateway.domain.errors import SupaclawError
+from gateway.domain.errors import SupaclawError, raising
 from gateway.domain.text.texts import one_line
 from gateway.domain.time import zone as named
 from gateway.domain.work.schedules import (
@@ -205,9 +205,8 @@ def _prompt(text: str) -> str:
 
 
 def _misfire(text: str) -> Misfire:
-    if text not in {*Misfire}:
-        raise InvalidSchedule("misfire must be run_once, skip or catch_up")
-    return Misfire(text)
+    with raising(InvalidSchedule("misfire must be run_once, skip or catch_up"), ValueError):
+        return Misfire(text)
 
 
 GRACE = timedelta(seconds=60)

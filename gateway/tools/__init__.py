@@ -3,8 +3,6 @@
 Most are methods of a class, each declared by `tool`.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from gateway.agent.tool_sources import ToolSource
 from gateway.agent.work.plans import Plans
 from gateway.agent.work.task_trees import Trees
 from gateway.agent.work.todo_lists import TodoLists
+from gateway.config.plugins import offers
 from gateway.domain.conversation.model import Image
 from gateway.domain.conversation.tools import (
     AnyTool,
@@ -32,7 +31,6 @@ from gateway.domain.conversation.tools import (
     ToolFailed,
     Wording,
 )
-from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MessageId, PrincipalId, TaskId
 from gateway.domain.json import Json
 from gateway.domain.memory.memories import ALL_MEMORIES, MemoryAccess
@@ -270,17 +268,4 @@ Family: TypeAlias = Callable[[Services], tuple[AnyTool, ...]]
 
 def discover(package: str = __name__) -> tuple[Family, ...]:
     """All tool families of the package, by file name; raises `OwnerMustAct` if one can't be loaded."""
-    folder = importlib.import_module(package).__path__
-    return tuple(_family(f"{package}.{module.name}") for module in pkgutil.iter_modules(folder))
-
-
-def _family(name: str) -> Family:
-    try:
-        module = importlib.import_module(name)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise OwnerMustAct(f"The tool file {name} cannot be loaded; fix or remove it. {reason}") from error
-    family: Family | None = getattr(module, "tools", None)
-    if not callable(family):
-        raise OwnerMustAct(f"The tool file {name} has no function tools(services); add it or remove the file.")
-    return family
+    return tuple(family for _, family in offers(package, "tools", Callable))

@@ -21,6 +21,7 @@ from gateway.domain.conversation.tools import (
     ToolClass,
     ToolFailed,
 )
+from gateway.domain.errors import required
 from gateway.domain.json import Json
 from gateway.domain.principals import Label, Role
 from gateway.domain.work.schedules import Recurring
@@ -62,10 +63,9 @@ class CronArguments(ToolArguments):
     @property
     def which(self) -> str:
         """The number or name of the schedule to act on."""
-        which = self.id or self.name
-        if which is None:
-            raise InvalidSchedule(f"Say which schedule to {self.action}: its number or name as id.")
-        return which
+        return required(
+            self.id or self.name, InvalidSchedule(f"Say which schedule to {self.action}: its number or name as id.")
+        )
 
     @property
     def changes(self) -> ScheduleChanges:
@@ -208,8 +208,7 @@ class _Cron:
 
         Confirm in the user's words and zone. Lists show 50.
         """
-        if (context := self.context) is None:
-            raise ToolFailed.own("unavailable", "There are no schedules here.")
+        context = required(self.context, ToolFailed.own("unavailable", "There are no schedules here."))
         return await context.transact(lambda tx: _act(tx, context, arguments, caller))
 
 

@@ -20,6 +20,7 @@ from gateway.domain.conversation.tools import (
     ToolClass,
     ToolFailed,
 )
+from gateway.domain.errors import required
 from gateway.domain.ids import MemoryId
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.memory.memories import (
@@ -226,9 +227,7 @@ class _Memory:
         return await context.transact(lambda tx: work(Remembering(tx, context.principal, context.reach, clean=str)))
 
     def _required_context(self) -> PrincipalContext:
-        if self.context is None:
-            raise ToolFailed.own("unavailable", "There is no memory here.")
-        return self.context
+        return required(self.context, ToolFailed.own("unavailable", "There is no memory here."))
 
 
 def _search_result(found: SearchResult, zone: str | None) -> Labelled:

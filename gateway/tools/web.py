@@ -18,6 +18,7 @@ from gateway.domain.conversation.tools import (
     ToolClass,
     ToolFailed,
 )
+from gateway.domain.errors import required
 from gateway.domain.ids import SessionId
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
@@ -140,9 +141,7 @@ class _WebTools:
         return self.seen.setdefault(session, _SeenAddresses())
 
     def _web(self) -> Web:
-        if self.services.web is None:
-            raise ToolFailed.own("unavailable", "The web can't be read from here.")
-        return self.services.web
+        return required(self.services.web, ToolFailed.own("unavailable", "The web can't be read from here."))
 
 
 def _source_page(page: fetch.WebPage) -> PageText:

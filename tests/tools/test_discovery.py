@@ -32,12 +32,12 @@ def test_a_file_is_all_a_tool_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [
         ("broken_tools", "import no_such_sdk", "No module named 'no_such_sdk'"),
         ("failing_tools", "1 / 0", "ZeroDivisionError"),
-        ("empty_tools", "", "no function tools"),
-        ("odd_tools", "tools = 3", "no function tools"),
+        ("empty_tools", "", "no attribute 'tools'"),
+        ("odd_tools", "tools = 3", "`tools` is not a Callable"),
     ],
 )
 def test_a_file_that_cannot_be_used_stops_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, source: str, told: str
 ) -> None:
-    with pytest.raises(OwnerMustAct, match=rf"{name}\.weather .*{told}"):
+    with pytest.raises(OwnerMustAct, match=rf"{name}\.weather.*{told}"):
         discover(package(tmp_path, monkeypatch, name, source))

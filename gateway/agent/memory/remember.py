@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 from typing import TypedDict, Unpack
 
 from gateway.domain.conversation.tools import Change
-from gateway.domain.errors import SupaclawError
 from gateway.domain.ids import MemoryId, PrincipalId, SessionId
 from gateway.domain.memory.memories import (
-    AlreadyRemembered,
     Category,
     Kind,
     Memory,
     MemoryAccess,
     MemoryFilter,
     MemoryHit,
+    MemoryRefused,
     NewMemory,
     content_hash,
 )
@@ -39,12 +38,6 @@ SOURCE_STATES, OTHER_STATES, NUMBER_STATES = 0.4, 0.7, 0.1
 states it."""
 MOST_IDS = 2**63 - 1
 """The greatest id that the database can have; people and models may name a greater one."""
-
-
-class MemoryRefused(SupaclawError):
-    """The change is refused; the text says what would work."""
-
-    code = "refused"
 
 
 class UnknownMemory(MemoryRefused):
@@ -166,11 +159,7 @@ class Remembering:
         forgotten = await memories.get(self.tx, self.principal, id) if id <= MOST_IDS else None
         if forgotten is None or not self.reach.changes(forgotten):
             raise UnknownMemory(f"There is no forgotten memory {id}.")
-        try:
-            done = await memories.restore(self.tx, self.principal, id)
-        except AlreadyRemembered as known:
-            raise MemoryRefused(f"{known}.") from known
-        if not done:
+        if not await memories.restore(self.tx, self.principal, id):
             raise UnknownMemory(f"There is no forgotten memory {id}.")
         return await self.get(id)
 
@@ -183,11 +172,7 @@ class Remembering:
         importance = old.importance if importance is None else importance
         new = self._checked(NewMemory(old.text if text is None else text, importance=importance, tags=tags or ()))
         fields["text"], fields["tags"] = None if text is None else new.text, None if tags is None else new.tags
-        try:
-            changed = await memories.edit(self.tx, self.principal, id, **fields)
-        except AlreadyRemembered as known:
-            raise MemoryRefused(f"{known}.") from known
-        return changed or old
+        return await memories.edit(self.tx, self.principal, id, **fields) or old
 
     async def correct(self, id: MemoryId, new: NewMemory) -> Memory:
         """Replace a memory by one with another text and the same label; with the same text, edit it."""

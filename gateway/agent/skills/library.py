@@ -14,7 +14,7 @@ from cachetools import LRUCache, cachedmethod
 from gateway.agent.skills.sources import Fetch, gather, is_text, no_fetch
 from gateway.domain.conversation.diff import difference
 from gateway.domain.conversation.tools import ToolFailed
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, required
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import first_of, one_line
 from gateway.domain.time import Clock
@@ -134,9 +134,7 @@ class Skills:
     async def get(self, name: str) -> ListedSkill:
         """The skill with this name; raises `BadSkill`."""
         found = next((each for each in await self.list_all() if each.name == name), None)
-        if found is None:
-            raise BadSkill(f"There is no {self.form.kind} {name[:80]!r}.")
-        return found
+        return required(found, BadSkill(f"There is no {self.form.kind} {name[:80]!r}."))
 
     async def index(self) -> str:
         """The list of enabled skills for a prompt, with the same bytes until one changes; "" if none is on."""

@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from pydantic import BaseModel, Field, ValidationError
 
-from gateway.domain.errors import SupaclawError
+from gateway.domain.errors import SupaclawError, raising
 from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import one_line
 from gateway.net.addresses import Rules
@@ -50,11 +50,9 @@ Place = Archive | Gist
 
 def places(link: str) -> Sequence[Place]:
     """The places where the skill of a link may be, the likeliest first; raises `BadSkill`."""
-    try:
+    with raising(_refused(link), ValueError):
         url = urlsplit(link.strip())
         port, host = url.port, url.hostname
-    except ValueError as error:
-        raise _refused(link) from error
     parts = [unquote(part) for part in url.path.split("/") if part]
     if url.scheme != "https" or url.username or port or any(part in (".", "..") or "/" in part for part in parts):
         raise _refused(link)
@@ -190,10 +188,8 @@ class _GistAnswer(BaseModel):
 
 
 def _gist(data: bytes) -> Files:
-    try:
+    with raising(BadSkill("GitHub's answer about that gist can't be read."), ValidationError):
         found = _GistAnswer.model_validate_json(data).files
-    except ValidationError as error:
-        raise BadSkill("GitHub's answer about that gist can't be read.") from error
     if any(file.truncated for file in found.values()):
         raise BadSkill("A file of that gist is too large.")
     return checked([(name, file.content.encode("utf-8", "replace")) for name, file in found.items()])
@@ -213,10 +209,8 @@ class _Hits(BaseModel):
 async def find(words: str, fetch: Fetch) -> list[JsonObject]:
     """Skills on GitHub that the index skills.sh has for these words, in its words; raises `SupaclawError`."""
     data = await fetch(f"{_INDEX}api/search?{urlencode({'q': words, 'limit': _SHOWN})}", 2**20)
-    try:
+    with raising(BadSkill("The answer of skills.sh can't be read."), ValidationError):
         hits = _Hits.model_validate_json(data).skills
-    except ValidationError as error:
-        raise BadSkill("The answer of skills.sh can't be read.") from error
     return [
         {"name": one_line(hit.name, 100), "installs": hit.installs, "link": f"{_INDEX}{hit.source}/{hit.id}"}
         for hit in hits[:_SHOWN]

@@ -9,7 +9,7 @@ from itertools import takewhile
 from gateway.agent.memory.remember import FORGET
 from gateway.domain.conversation.diff import for_chat
 from gateway.domain.conversation.tools import ToolClass
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, required
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
@@ -185,9 +185,7 @@ _TERMS = re.compile(
 
 def parse_terms(text: str, now: datetime) -> GrantTerms:
     """Terms like `5 24h amount<=50 total 200`; raises `NotDecided`."""
-    match = _TERMS.fullmatch(text.strip())
-    if match is None:
-        raise NotDecided(GRANT_USAGE)
+    match = required(_TERMS.fullmatch(text.strip()), NotDecided(GRANT_USAGE))
     times, lasts = int(match["times"]), timedelta(**{_UNITS[match["unit"]]: int(match["count"])})
     if not 0 < times <= MOST_TIMES or not timedelta() < lasts <= LONGEST_GRANT:
         raise NotDecided(f"Allow it 1 to {MOST_TIMES:,} times, for 30 days at most.")
@@ -219,9 +217,7 @@ async def revoke_grant(tx: Connection, given_by: PrincipalId | None, which: str,
     """Revoke a grant; raises `NotDecided`."""
     id = grants.number(which)
     row = await grants.revoke(tx, id, given_by, now, by) if id is not None and given_by is not None else None
-    if row is None:
-        raise NotDecided("You have no such grant; list them to see their numbers.")
-    return row
+    return required(row, NotDecided("You have no such grant; list them to see their numbers."))
 
 
 def grant_line(grant: GrantRow) -> str:

@@ -10,6 +10,7 @@ from gateway.domain.conversation.tools import Caller
 from gateway.domain.ids import PrincipalId
 from gateway.domain.principals import Label
 from gateway.domain.work.todo_lists import FILE, FREE_CALLS, TODO, TodoList, lacking, rendered
+from gateway.logs.errors import logged
 from gateway.store.connection.pool import Database
 from gateway.store.work import todo_lists
 from gateway.workspace.files.paths import WorkspaceError
@@ -55,10 +56,8 @@ class TodoLists:
         """Write the stored lists to the file; a failure is only logged, since the database is authoritative."""
         async with self._rendering:
             live = await self.database.read(lambda conn: todo_lists.live(conn, self.principal))
-            try:
+            with logged(log, "todo.not_rendered", WorkspaceError):
                 if text := rendered(live):
                     await self.workspace.write(FILE, text, max(todo.label for todo in live), unlocked=True)
                 else:
                     await self.workspace.remove(FILE, unlocked=True)
-            except WorkspaceError as error:
-                log.warning("todo.not_rendered", error=str(error))

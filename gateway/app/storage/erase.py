@@ -36,7 +36,7 @@ from gateway.config.environment import Environment
 from gateway.config.failpoints import Failpoints, Step
 from gateway.config.model import Config
 from gateway.domain.conversation.transcript import Notice
-from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
+from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater, required
 from gateway.domain.ids import MemoryId, PrincipalId
 from gateway.domain.memory.erasing import Erasure, check_words
 from gateway.domain.principals import Label, Role
@@ -103,8 +103,7 @@ async def erase(
     check_words(also)
     async with _alone(environment, config, held=held) as database:
         async with database.connection() as conn:
-            if (owner := await principals.owner(conn)) is None:
-                raise OwnerMustAct("there is no owner yet, and nothing to erase")
+            owner = required(await principals.owner(conn), OwnerMustAct("there is no owner yet, and nothing to erase"))
             origins = await erasing.origins(conn, owner.id, memory)
         _check(unfinished_erasures(data), memory, len(also), origins)
         erasure = Erasure([*also, *origins.memories.values()], [*origins.memories.values(), *origins.messages.values()])

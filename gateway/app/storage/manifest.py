@@ -12,7 +12,7 @@ from typing import IO
 from pydantic import BaseModel, ValidationError
 
 from gateway.config.data.keys import MASTER_KEY_FILE as MASTER_KEY
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, raising
 from gateway.store.dump import Table
 from gateway.store.migrate import read_migrations
 
@@ -83,13 +83,11 @@ class Manifest(_Version, frozen=True):
     @classmethod
     def read(cls, raw: bytes) -> "Manifest":
         """Parse a manifest; raises `ValueError` if it is invalid, `OwnerMustAct` if a later program wrote it."""
-        try:
+        with raising(ValueError("its manifest cannot be read"), ValidationError):
             version = _Version.model_validate_json(raw)
             if version.format > FORMAT or version.schema_number > len(read_migrations()):
                 raise OwnerMustAct(f"SupaClaw {version.program}, a newer one, wrote this backup: update SupaClaw")
             return cls.model_validate_json(raw)
-        except ValidationError as error:
-            raise ValueError("its manifest cannot be read") from error
 
     @property
     def logins(self) -> list[str]:

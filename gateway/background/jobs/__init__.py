@@ -1,7 +1,5 @@
 """Jobs: one kind of task per file, named after it; `runner(parts)` of a file builds the runner of its tasks."""
 
-import importlib
-import pkgutil
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,8 +8,8 @@ from gateway.background.budgets import BackgroundModel
 from gateway.background.cpu.extraction import TextExtraction
 from gateway.background.upkeep.heartbeat import HeartbeatHalt
 from gateway.background.worker import Runner
+from gateway.config.plugins import offers
 from gateway.domain.conversation.model import Highest, Reply, Usage
-from gateway.domain.errors import OwnerMustAct
 from gateway.domain.settings import VoiceReply
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.engine import Engine
@@ -127,10 +125,4 @@ class Job:
 
 def discover(parts: JobParts) -> dict[str, Runner]:
     """The runner of every kind of task; raises `OwnerMustAct` for a file without one."""
-    found: dict[str, Runner] = {}
-    for module in pkgutil.iter_modules(__path__):
-        try:
-            found[module.name] = importlib.import_module(f"{__name__}.{module.name}").runner(parts)
-        except Exception as exc:
-            raise OwnerMustAct(f"The job {module.name} cannot be loaded; fix or remove its file. {exc}") from exc
-    return found
+    return {name: runner(parts) for name, runner in offers(__name__, "runner", Callable)}

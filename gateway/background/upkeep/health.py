@@ -16,6 +16,7 @@ from gateway.config.machine import boot_seconds
 from gateway.domain.errors import DatabaseDown, OwnerMustAct, TryAgainLater
 from gateway.domain.ids import InstanceId
 from gateway.flow.engine import Engine
+from gateway.logs.errors import logged
 from gateway.store.connection.pool import Database
 from gateway.store.migrate import check_not_outdated
 from gateway.store.work import instances
@@ -28,12 +29,10 @@ async def notify_systemd(address: str | None, state: str) -> None:
     """Send a state to `$NOTIFY_SOCKET`; an address that begins with @ is abstract. Never raises, never waits."""
     if not address:
         return
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.setblocking(False)
-            sender.sendto(state.encode(), address.replace("@", "\0", 1) if address.startswith("@") else address)
-    except OSError as exc:
-        log.warning("systemd.not_told", state=state, error=str(exc))
+    told = logged(log, "systemd.not_told", OSError, state=state)
+    with told, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.setblocking(False)
+        sender.sendto(state.encode(), address.replace("@", "\0", 1) if address.startswith("@") else address)
 
 
 FILE_SECONDS = 9.0

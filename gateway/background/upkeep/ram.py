@@ -16,6 +16,7 @@ from gateway.config.machine import available_memory
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.health import MemoryUse
 from gateway.flow.signals import Signals
+from gateway.logs.errors import logged
 
 ENOUGH = 384 * 2**20
 """Bytes that the gateway needs at once with every SDK loaded."""
@@ -92,15 +93,13 @@ class MemoryCeiling:
         await asyncio.to_thread(trim)
 
     async def _tell_owner(self, now: MemoryUse) -> None:
-        try:
+        with logged(log, "memory.not_told", TryAgainLater):
             await self.tell(
                 f"I use {_mb(now.used)} MB of memory; my ceiling is {_mb(now.ceiling)} MB (limits.memory_mb). Until I "
                 f"am well below it, {RUNS_WHILE_SHEDDING} chats at most are answered at once; the others wait, none is "
                 "lost."
             )
             self._told = True
-        except TryAgainLater as exc:
-            log.warning("memory.not_told", error=str(exc))
 
 
 def _mb(size: int) -> int:

@@ -5,13 +5,12 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from gateway.agent.work import approvals as rules
-from gateway.agent.work.approvals import NotDecided, settle_review
+from gateway.agent.work.approvals import settle_review
 from gateway.cli.connections.database import with_connection, with_owner
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, Limit, argument, option, print_result, print_rows
 from gateway.domain.conversation.diff import legible
 from gateway.domain.errors import OwnerMustAct
-from gateway.domain.ids import PrincipalId
 from gateway.store.connection.pool import Connection
 from gateway.store.trust import audit, grants, reviews
 from gateway.store.trust.audit import AuditVerdict
@@ -30,15 +29,8 @@ def list_reviews(as_json: AsJson = False) -> None:
 
 def show_review(number: Number, as_json: AsJson = False) -> None:
     """Show a request with the whole change."""
-
-    async def read(conn: Connection, owner: PrincipalId) -> ReviewRow:
-        id = reviews.number(number)
-        row = await reviews.get(conn, id) if id is not None else None
-        if row is None or row.asked_id != owner:
-            raise NotDecided("There is no such approval for you; `supaclaw approvals list` shows the open ones.")
-        return row
-
-    _print_review(with_owner(read), as_json, "{name}: {tool}, {state}\n\n{change}")
+    row = with_owner(lambda conn, owner: rules.own_question(conn, owner, number))
+    _print_review(row, as_json, "{name}: {tool}, {state}\n\n{change}")
 
 
 def approve(number: Number, comment: Comment = "", as_json: AsJson = False) -> None:

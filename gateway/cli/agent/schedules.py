@@ -34,7 +34,7 @@ from gateway.store.people import principals
 from gateway.store.work import schedules as store
 from gateway.store.work.schedules import RunRow, ScheduleRow
 from gateway.timetable.cron import check_fields
-from gateway.timetable.schedules import InvalidSchedule, ScheduleChanges, define, is_delay, next_slots
+from gateway.timetable.schedules import ScheduleChanges, define, is_delay, next_slots
 from gateway.timetable.wording import cron_notes, in_words, local, moment
 
 MAX_LISTED = 10_000
@@ -163,15 +163,12 @@ def _change(
 
 
 def _with_schedules(work: Callable[[Schedules], Awaitable[Result]]) -> Result:
-    """Run `work` on the owner's schedules, where a number may name another person's; raises `OwnerMustAct`."""
+    """Run `work` on the owner's schedules, where a number may name another person's."""
 
     def run_work(tx: Connection, owner: PrincipalId) -> Awaitable[Result]:
         return work(Schedules(tx, owner, datetime.now(UTC), owners_zone(), most=None, of_all=True))
 
-    try:
-        return with_owner(run_work)
-    except InvalidSchedule as refusal:
-        raise OwnerMustAct(str(refusal)) from refusal
+    return with_owner(run_work)
 
 
 async def _address(tx: Connection, owner: PrincipalId, channel: str) -> AddressId:

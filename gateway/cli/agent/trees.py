@@ -17,7 +17,7 @@ from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, argument, facts_of, option, print_json, print_result, print_rows
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, required
 from gateway.domain.ids import PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
@@ -202,6 +202,4 @@ def _all_agents() -> Sequence[ListedAgent]:
 
 def _agent_named(slug: str) -> ListedAgent:
     agent = next((each for each in _all_agents() if each.slug == slug), None)
-    if agent is None:
-        raise OwnerMustAct(f"there is no agent {slug!r}; `supaclaw agents list` shows them")
-    return agent
+    return required(agent, OwnerMustAct(f"there is no agent {slug!r}; `supaclaw agents list` shows them"))

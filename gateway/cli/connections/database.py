@@ -11,7 +11,7 @@ from typing import TypeVar
 from gateway.cli.terminal.console import show_after_a_second
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, required
 from gateway.domain.ids import PrincipalId
 from gateway.domain.time import moment
 from gateway.logs import SecretMask, logging_to
@@ -70,9 +70,7 @@ async def leak_guard(database: Database) -> Callable[[str], str]:
 async def require_owner(conn: Connection) -> PrincipalRow:
     """The gateway's owner; raises `OwnerMustAct` if there is none yet."""
     owner = await principals.owner(conn)
-    if owner is None:
-        raise OwnerMustAct("there is no owner yet; start the gateway once, or use `supaclaw owner set`")
-    return owner
+    return required(owner, OwnerMustAct("there is no owner yet; start the gateway once, or use `supaclaw owner set`"))
 
 
 def owners_zone() -> str | None:

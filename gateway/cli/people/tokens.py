@@ -11,7 +11,7 @@ from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, Yes, argument, confirm, flag, option, print_rows
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, required
 from gateway.domain.ids import PrincipalId
 from gateway.domain.people.credentials import Scope, permits
 from gateway.store.connection.pool import Database
@@ -87,9 +87,7 @@ def revoke_token(name: Name) -> None:
 
 
 def _revoke(token: str, shown: str, unknown: str) -> None:
-    ended = with_database(lambda database: tokens.revoke(database, token))
-    if ended is None:
-        raise OwnerMustAct(unknown)
+    ended = required(with_database(lambda database: tokens.revoke(database, token)), OwnerMustAct(unknown))
     echo(f"{shown} is revoked ({ended})")
 
 

@@ -39,7 +39,7 @@ from gateway.config.environment import Environment
 from gateway.config.load import load
 from gateway.config.machine import SystemClock
 from gateway.domain.conversation.inbound import MEMBER, Address, Inbound, Sender
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, required
 from gateway.domain.ids import InstanceId, PrincipalId, SessionId
 from gateway.domain.memory.memories import DEFAULT_AGENT, Memory, MemoryFilter, SearchMode
 from gateway.domain.principals import Label, Role
@@ -192,9 +192,7 @@ async def _summary_model() -> ModelClient:
     models = load(environment.config, os.environ, StoredSecrets(environment, os.environ)).models
     client = await build_client(models, os.environ, SystemClock())
     cheap = models.summary or cheap_model_beside(client.describe().chain[0], models.providers)
-    if (model := client.with_primary(cheap)) is None:
-        raise OwnerMustAct("no model is connected; `supaclaw init` connects one")
-    return model
+    return required(client.with_primary(cheap), OwnerMustAct("no model is connected; `supaclaw init` connects one"))
 
 
 def _evaluate(conversations: Sequence[Conversation], mode: SearchMode, chats: bool, as_json: bool) -> None:

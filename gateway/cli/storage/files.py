@@ -36,7 +36,7 @@ from gateway.cli.terminal.output import (
 )
 from gateway.config.environment import Environment
 from gateway.domain.conversation.diff import difference
-from gateway.domain.errors import OwnerMustAct, explained
+from gateway.domain.errors import OwnerMustAct, explained, required
 from gateway.domain.files import locked_parts
 from gateway.domain.ids import FileId
 from gateway.domain.principals import Label
@@ -79,9 +79,7 @@ def vouch(paths: Annotated[list[str], argument("Files, from the workspace root."
 
 def _print_head(workspace: Workspace, path: str) -> str:
     """Print size, time and first lines of a file; returns its hash."""
-    head = workspace.head(path, 2_000)
-    if head is None:
-        raise OwnerMustAct(f"there is no file {path} in {workspace.root}")
+    head = required(workspace.head(path, 2_000), OwnerMustAct(f"there is no file {path} in {workspace.root}"))
     changed = datetime.fromtimestamp((workspace.root / str(WorkspacePath.parse(path))).stat().st_mtime, UTC)
     echo(f"{path}: {head.size} bytes, changed {changed:%Y-%m-%d %H:%M} UTC")
     for line in head.data.decode("utf-8", "replace").splitlines()[:SHOWN_LINES]:

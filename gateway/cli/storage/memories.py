@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from gateway.agent.memory.remember import MemoryRefused, Remembering
+from gateway.agent.memory.remember import Remembering
 from gateway.cli.connections.database import run_quietly
 from gateway.cli.storage.search import CATEGORIES, MinImportance, split_list, whereabouts, with_memories
 from gateway.cli.terminal.console import echo
@@ -27,7 +27,7 @@ from gateway.config.environment import Environment
 from gateway.config.load import load_early
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import MemoryId
-from gateway.domain.memory.memories import Category, Memory, MemoryFilter
+from gateway.domain.memory.memories import Category, Memory, MemoryFilter, MemoryRefused
 from gateway.domain.principals import Label, Role
 from gateway.domain.text.texts import one_line
 from gateway.flow.journal.export import LISTED_KINDS, memory_lines, provenance, times

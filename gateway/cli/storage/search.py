@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, TypeVar
 from uuid import UUID
 
-from gateway.agent.memory.remember import MemoryRefused, Remembering
+from gateway.agent.memory.remember import Remembering
 from gateway.agent.memory.search import MemorySearch
 from gateway.cli.connections.database import leak_guard, owners_moment, owners_zone, require_owner, with_database
 from gateway.cli.terminal.console import Style, echo
@@ -64,7 +64,7 @@ def remember(
 
 
 def with_memories(work: Callable[[Remembering], Awaitable[Result]]) -> Result:
-    """Run `work` on the owner's memories; raises `OwnerMustAct` if it can't be done."""
+    """Run `work` on the owner's memories."""
 
     async def run_work(database: Database) -> Result:
         clean = await leak_guard(database)
@@ -74,10 +74,7 @@ def with_memories(work: Callable[[Remembering], Awaitable[Result]]) -> Result:
 
         return await database.run(run)
 
-    try:
-        return with_database(run_work)
-    except MemoryRefused as refusal:
-        raise OwnerMustAct(str(refusal)) from refusal
+    return with_database(run_work)
 
 
 def split_list(tags: str) -> tuple[str, ...]:

@@ -57,12 +57,10 @@ class SearchScope(StrEnum):
     ALL = "all"
 
 
-class AlreadyRemembered(SupaclawError):
-    """Another memory says the same."""
+class MemoryRefused(SupaclawError):
+    """The change is refused; the text says what would work."""
 
-    def __init__(self, id: MemoryId) -> None:
-        super().__init__(f"Memory {id} says the same already; edit or forget that one")
-        self.id = id
+    code = "refused"
 
 
 @dataclass(frozen=True, slots=True)

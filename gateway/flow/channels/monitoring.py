@@ -9,6 +9,7 @@ import structlog
 from gateway.domain.channels.channel import Accept, Channel
 from gateway.domain.conversation.inbound import Inbound
 from gateway.domain.errors import SupaclawError
+from gateway.logs.errors import logged
 
 OPEN = "open"
 """The state of a channel whose platform answered well the last time it was asked."""
@@ -66,10 +67,8 @@ class ChannelReports:
         return lasted >= AWAY_SECONDS and (name in self._worked or state.startswith("unreachable"))
 
     async def _tell(self, text: str) -> None:
-        try:
+        with logged(log, "channel.owner_not_told", text=text):  # the log has it; the other channels go on
             await self.tell_owner(text)
-        except Exception:  # the log has it; the other channels go on
-            log.exception("channel.owner_not_told", text=text)
 
 
 class ReceptionSilent(SupaclawError):

@@ -26,6 +26,7 @@ from gateway.domain.work.tasks import backoff
 from gateway.flow.channels.monitoring import OPEN, REFUSED, ChannelReports, Reception, ReceptionSilent, TellOwner
 from gateway.flow.outbound.sender import Outbound
 from gateway.flow.signals import Signals
+from gateway.logs.errors import logged
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.work import instances
 from gateway.store.work.instances import LOOK_SECONDS
@@ -322,11 +323,9 @@ def _unheard(channel: Channel, silences: int) -> str:
 
 async def _close(channel: Channel) -> None:
     """Close the channel; log any error, so that the other channels continue."""
-    try:
+    with logged(log, "channel.not_closed", channel=channel.name):
         async with asyncio.timeout(CLOSE_SECONDS):
             await channel.close()
-    except Exception:
-        log.exception("channel.not_closed", channel=channel.name)
 
 
 def _without_access(settings: ChannelSettings) -> ChannelSettings:

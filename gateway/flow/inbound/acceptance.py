@@ -27,6 +27,7 @@ from gateway.flow.live import MessageStored
 from gateway.flow.outbound.parts import send_notice
 from gateway.flow.outbound.proactive import Notices
 from gateway.flow.secrets.guard import Clean, clean_inbound
+from gateway.logs.errors import logged
 from gateway.store.connection.pool import Connection, Database, is_urgent
 from gateway.store.delivery import addresses
 from gateway.store.errors import reaching
@@ -314,13 +315,11 @@ class InboundFlow:
         """Acknowledge a message that keeps failing, so that later ones can be stored."""
         channel = arrival.inbound.address.channel
         log.error("inbound.quarantined", entry=str(arrival.id), channel=channel, error=f"{type(exc).__name__}: {exc}")
-        try:
+        with logged(log, "inbound.owner_not_told"):  # the same fault may stop the notice
             await self.notices.tell_owner(
                 f"A message on {channel} couldn't be stored and was set aside: {type(exc).__name__}. "
                 "Its text is in sessions/; the log says why."
             )
-        except Exception:  # the same fault may stop the notice
-            log.exception("inbound.owner_not_told")
         return Accepted(Ignore("quarantined"))
 
     async def _try_to_store(self, arrival: Arrival, place: Place | None) -> Accepted | None:

@@ -16,6 +16,7 @@ import structlog
 from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.ids import EntryId, JournalId
 from gateway.flow.journal.places import Places
+from gateway.logs.errors import logged
 from gateway.store.transcript import journals
 from gateway.store.transcript.journals import CopyMark, JournalLine, JournalRow, ListedJournal
 from gateway.workspace.files.paths import WorkspaceError
@@ -105,12 +106,10 @@ class VerifiedFiles:
 
     def save(self, state: bytes) -> None:
         """Save the state if it changed; blocks."""
-        try:
+        with logged(log, "journal.not_marked", OSError):
             if state != self._saved:
                 files.replace(self._file, state)
                 self._saved = state
-        except OSError as exc:
-            log.warning("journal.not_marked", error=str(exc))
 
     def unknown(self, there: Iterable[tuple[Place, Version]]) -> list[tuple[Place, Version]]:
         """The files that were wrong at the last check, or changed since."""
@@ -198,10 +197,8 @@ class Copies:
         """The arrivals in these files that the database lacks; unreadable files are skipped."""
         found: list[tuple[Arrival, Place]] = []
         for place in places:
-            try:
+            with logged(log, "journal.unreadable", OSError, WorkspaceError, path=str(place.root / place.path)):
                 found += [(arrival, place) for arrival in (await self.places.writer.read(place)).arrivals]
-            except (OSError, WorkspaceError) as exc:
-                log.warning("journal.unreadable", path=str(place.root / place.path), error=str(exc))
         async with self.places.database.connection() as conn:
             stored = await journals.known_arrivals(conn, [arrival for arrival, _ in found])
         return [each for each in found if each[0].id not in stored]

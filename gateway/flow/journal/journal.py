@@ -21,6 +21,7 @@ from gateway.flow.journal.copies import Copies, VerifiedFiles
 from gateway.flow.journal.copyist import Copyist
 from gateway.flow.journal.places import Places
 from gateway.flow.people import People
+from gateway.logs.errors import logged
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript import journals
@@ -121,10 +122,8 @@ class Journal:
 
         Reads only the newest of the files that changed since the last check; `check` has the others.
         """
-        try:
+        with logged(log, "journal.unreadable", OSError):
             await self._writer.open()
-        except OSError as exc:
-            log.warning("journal.unreadable", error=str(exc))
         return sorted(await self.check.begin(), key=lambda each: each[0].at)
 
     async def _written(self, arrival: Arrival, role: Role) -> Place | None:

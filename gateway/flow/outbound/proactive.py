@@ -25,6 +25,7 @@ from gateway.flow.engine import Engine
 from gateway.flow.live import MessageStored
 from gateway.flow.outbound.parts import Attachments, record_file
 from gateway.flow.outbound.sender import Outbound
+from gateway.logs.errors import logged
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.delivery import addresses
 from gateway.store.delivery.addresses import AddressRow
@@ -171,10 +172,8 @@ class Notices:
         whose = "" if principal == self.proactive.engine.people.owner.id else f" of {principal}"
         for text, made in ((_RESTORED, False), (_PUT_ASIDE, True)):
             if found := [path for path in told if (REPLACED_MARK in path) is made]:
-                try:
+                with logged(log, "locks.not_told"):  # the tool's run must continue
                     await self.tell_owner(text.format(f"{', '.join(found)}{whose}"))
-                except Exception:  # the tool's run must continue
-                    log.exception("locks.not_told")
 
     async def tell_owner(self, text: str, buttons: tuple[Button, ...] = ()) -> None:
         """Send a notice to the owner; without a chat it is only logged."""

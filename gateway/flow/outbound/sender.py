@@ -16,6 +16,7 @@ from gateway.flow.engine import Engine
 from gateway.flow.outbound.delivery import Delivery, Sent
 from gateway.flow.outbound.parts import Attachments, Roots, parts
 from gateway.flow.secrets.guard import Clean
+from gateway.logs.errors import logged
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, outbox
 from gateway.store.delivery.addresses import AddressRow
@@ -112,12 +113,9 @@ class Outbound:
             while True:
                 self._note_commits()
                 self.engine.signals.outbox.clear()
-                try:
+                # sends on their way must go on
+                with logged(log, "outbound.broken"), logged(log, "outbound.waits", TryAgainLater):
                     await self._start_due(group)
-                except TryAgainLater as exc:
-                    log.warning("outbound.waits", error=str(exc))
-                except Exception:  # sends on their way must go on
-                    log.exception("outbound.broken")
                 await self.engine.signals.outbox.wait(POLL_SECONDS)
 
     async def drain(self, seconds: float) -> None:

@@ -8,11 +8,11 @@ from asyncpg import Record
 
 from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId
 from gateway.domain.memory.memories import (
-    AlreadyRemembered,
     Category,
     Kind,
     Memory,
     MemoryFilter,
+    MemoryRefused,
     NewMemory,
     content_hash,
 )
@@ -169,7 +169,7 @@ async def edit(
 ) -> Memory | None:
     """Change what is given of a memory or a summary; None if there is none such.
 
-    Raises `AlreadyRemembered` if another in force has this text.
+    Raises `MemoryRefused` if another in force has this text.
     """
     if text is not None and not await _reword(tx, principal, memory, storable(text)):
         return None
@@ -203,7 +203,7 @@ async def forget(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bo
 async def restore(tx: Connection, principal: PrincipalId, memory: MemoryId) -> bool:
     """Take `forget` back, for a memory also of the rows that were forgotten in the same transaction, but proposals.
 
-    Raises `AlreadyRemembered` if the same was remembered since, by somebody trusted as much.
+    Raises `MemoryRefused` if the same was remembered since, by somebody trusted as much.
     """
     sql = """select agent, content_hash, label, kind, forgotten_at from memories
              where principal_id = $1 and id = $2 and forgotten_at is not null for update"""
@@ -270,7 +270,7 @@ async def _reword(tx: Connection, principal: PrincipalId, memory: MemoryId, text
 
 
 async def _displace(tx: Connection, principal: PrincipalId, memory: MemoryId, hash_: bytes | None, row: Record) -> None:
-    """Put it in the place of the memory that says the same; raises `AlreadyRemembered` if that is trusted as much."""
+    """Put it in the place of the memory that says the same; raises `MemoryRefused` if that is trusted as much."""
     sql = """select id, label > $5 as less_trusted from memories
              where principal_id = $1 and agent = $2 and content_hash = $3 and id <> $4
                and superseded_at is null and forgotten_at is null for update"""
@@ -278,6 +278,6 @@ async def _displace(tx: Connection, principal: PrincipalId, memory: MemoryId, ha
     if other is None:
         return
     if not other["less_trusted"]:
-        raise AlreadyRemembered(other["id"])
+        raise MemoryRefused(f"Memory {other['id']} says the same already; edit or forget that one.")
     sql = "update memories set superseded_at = now(), superseded_by = $2, updated_at = now() where id = $1"
     await tx.execute(sql, other["id"], memory)

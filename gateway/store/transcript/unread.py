@@ -14,7 +14,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import letters_in, storable
 from gateway.domain.text.tokens import estimate
 from gateway.store.connection.pool import Connection
-from gateway.store.connection.rows import columns, fetch_value, statement
+from gateway.store.connection.rows import columns, fetch_all, fetch_value, statement
 from gateway.store.delivery.addresses import AddressRow
 from gateway.store.transcript.messages import REVISED, MessageRow, Withdrawn
 
@@ -128,17 +128,8 @@ async def edit(conn: Connection, address: AddressId, platform_id: str, text: str
 
     Its trust label never falls.
     """
-    return await fetch_value(
-        conn,
-        MessageId,
-        statement("transcript/edit_message"),
-        address,
-        platform_id,
-        storable(text),
-        estimate(text),
-        label,
-        REVISED,
-    )
+    said = (address, platform_id, storable(text), estimate(text), label, REVISED)
+    return await fetch_value(conn, MessageId, statement("transcript/edit_message"), *said)
 
 
 async def withdraw(
@@ -149,12 +140,8 @@ async def withdraw(
     An edited message is several rows: what it said first, and each later text. A deleted one is also withdrawn and
     closed if no turn has taken it.
     """
-    return [
-        MessageRow.of(row)
-        for row in await conn.fetch(
-            statement("transcript/withdraw_message"), address, platform_id, how, storable(text), REVISED
-        )
-    ]
+    sql = statement("transcript/withdraw_message")
+    return await fetch_all(conn, MessageRow, sql, address, platform_id, how, storable(text), REVISED)
 
 
 async def note(conn: Connection, session: SessionId, message: MessageId) -> None:

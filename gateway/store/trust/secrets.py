@@ -8,7 +8,7 @@ from uuid import UUID
 import asyncpg
 from asyncpg import Record
 
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, raising
 from gateway.domain.ids import PrincipalId
 from gateway.secrets.encryption import Envelope
 from gateway.secrets.facts import Binding, Facts
@@ -121,24 +121,20 @@ _NO_VAULT_ERRORS = (asyncpg.SyntaxOrAccessError, asyncpg.InvalidSchemaNameError)
 
 async def put_in_vault(tx: Connection, name: str, text: str) -> UUID:
     """Keep `text` in place of what had this name; raises `OwnerMustAct` where there is no vault."""
-    try:
+    with raising(OwnerMustAct(NO_VAULT), *_NO_VAULT_ERRORS):
         async with tx.transaction():
             if known := await tx.fetchval("select id from vault.secrets where name = $1", name):
                 await tx.execute("select vault.update_secret($1, $2)", known, text)
                 return UUID(str(known))
             return UUID(str(await tx.fetchval("select vault.create_secret($1, $2, 'kept for SupaClaw')", text, name)))
-    except _NO_VAULT_ERRORS as error:
-        raise OwnerMustAct(NO_VAULT) from error
 
 
 async def texts_in_vault(conn: Connection, ids: Sequence[UUID]) -> dict[UUID, str]:
     """Those that are there; raises `OwnerMustAct` where there is no vault."""
-    try:
+    with raising(OwnerMustAct(NO_VAULT), *_NO_VAULT_ERRORS):
         async with conn.transaction():
             sql = "select id, decrypted_secret from vault.decrypted_secrets where id = any($1)"
             return {row["id"]: row["decrypted_secret"] for row in await conn.fetch(sql, ids)}
-    except _NO_VAULT_ERRORS as error:
-        raise OwnerMustAct(NO_VAULT) from error
 
 
 async def remove_from_vault(tx: Connection, id: UUID) -> None:

@@ -12,9 +12,10 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.agent.memory.remember import MemoryRefused, UnknownMemory
+from gateway.agent.memory.remember import UnknownMemory
 from gateway.agent.work.task_trees import NoSuchAgent, NoSuchTask
-from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.domain.errors import OwnerMustAct, TryAgainLater, required
+from gateway.domain.memory.memories import MemoryRefused
 from gateway.domain.text.texts import storable
 from gateway.flow.files.uploads import UploadRefused
 from gateway.flow.unattended.triggers import KeyReused, NoSuchChannel
@@ -73,9 +74,7 @@ class Refused(HTTPException):
 
 def existing(value: Value | None, message: str) -> Value:
     """The value; raises `Refused` (404) with this message if there is none."""
-    if value is None:
-        raise Refused(404, "not_found", message)
-    return value
+    return required(value, Refused(404, "not_found", message))
 
 
 def handle_errors(app: FastAPI) -> None:

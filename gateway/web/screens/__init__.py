@@ -1,12 +1,11 @@
 """Screens, one per file: each module here offers a `screen`; many are boards, whose pieces follow what happens."""
 
-import importlib
-import pkgutil
 from collections.abc import Awaitable, Callable, Mapping
 
 from fastapi import Request
 from fastapi.responses import Response
 
+from gateway.config.plugins import offers
 from gateway.web.auth.access import VISITOR, SignedIn
 from gateway.web.live.sse import EventStream
 from gateway.web.pages import Screen
@@ -15,8 +14,7 @@ from gateway.web.site import AtSite, Site
 
 def discover() -> tuple[Screen, ...]:
     """Every screen, in the order of the sidebar."""
-    modules = (importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__))
-    screens: list[Screen] = [module.screen for module in modules]
+    screens: list[Screen] = [screen for _, screen in offers(__name__, "screen", Screen)]
     return tuple(sorted(screens, key=lambda screen: screen.place))
 
 

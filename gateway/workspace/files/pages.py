@@ -5,6 +5,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 
+from gateway.domain.errors import raising
 from gateway.domain.principals import Label
 from gateway.workspace.files.paths import WorkspaceError, WorkspacePath
 
@@ -81,10 +82,8 @@ def _tail_of_a_character(raw: bytes) -> int:
 
 def _decode(raw: bytes, path: WorkspacePath, *, final: bool) -> tuple[str, int]:
     decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
+    with raising(_binary(path), UnicodeDecodeError):
         text = decoder.decode(raw, final=final)
-    except UnicodeDecodeError as error:
-        raise _binary(path) from error
     if "\0" in text:
         raise _binary(path)
     return text, len(raw) - len(decoder.getstate()[0])

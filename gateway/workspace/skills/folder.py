@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeAlias
 
+from gateway.domain.errors import raising, required
 from gateway.workspace.files.access import READ_FLAGS, open_folder
 from gateway.workspace.files.disk import FileState
 from gateway.workspace.files.pages import read_bytes
@@ -41,10 +42,7 @@ def digest(files: Files) -> str:
 
 def manifest(files: Files) -> str:
     """The path of its SKILL.md; raises `BadSkill`."""
-    found = next((name for name in MANIFESTS if name in files), None)
-    if found is None:
-        raise BadSkill("There is no SKILL.md in it.")
-    return found
+    return required(next((name for name in MANIFESTS if name in files), None), BadSkill("There is no SKILL.md in it."))
 
 
 def pack(files: Files) -> bytes:
@@ -181,7 +179,5 @@ def _too_large(path: str) -> BadSkill:
 
 def skill_of(files: Files) -> Skill:
     """Parse the SKILL.md among its files; raises `BadSkill`."""
-    try:
+    with raising(BadSkill("Its SKILL.md is not UTF-8 text; save it as UTF-8."), UnicodeDecodeError):
         return parse(files[manifest(files)].decode())
-    except UnicodeDecodeError as error:
-        raise BadSkill("Its SKILL.md is not UTF-8 text; save it as UTF-8.") from error

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from urllib.parse import urljoin
 
 from gateway.domain.conversation.tools import Operation, RequestPart, RequestSlot, ToolClass
+from gateway.domain.errors import raising
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.text.texts import one_line
 from gateway.workspace.skills.parsing import BadSkill, plain_yaml
@@ -50,13 +51,11 @@ class LeftOut(Exception):
 
 def read(data: bytes, name: str) -> Mapping[str, object]:
     """The document, as JSON or YAML; raises `BadSkill`."""
-    try:
+    with raising(BadSkill(f"{name} is neither JSON nor YAML."), ValueError, RecursionError):
         text = data.decode().lstrip("\ufeff \t\r\n")
         if not text.startswith("{") and len(text) > MAX_YAML:
             raise BadSkill(f"{name} is longer than {MAX_YAML >> 10} kB; give it as JSON.")
         document = json.loads(text) if text.startswith("{") else plain_yaml(text, name)
-    except (ValueError, RecursionError) as error:
-        raise BadSkill(f"{name} is neither JSON nor YAML.") from error
     if not isinstance(document, dict) or not str(document.get("openapi", "")).startswith("3."):
         raise BadSkill(f"{name} is no OpenAPI document of version 3.")
     return document

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from gateway.domain.conversation.tools import Operation, ToolClass, taken_name
+from gateway.domain.errors import raising
 from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import one_line
 from gateway.workspace.skills.folder import Files
@@ -101,10 +102,8 @@ def document_url(files: Files) -> str | None:
 def _parsed(files: Files) -> tuple[Head, Section, str]:
     if FILE not in files:
         raise BadSkill(f"There is no {FILE} in it.")
-    try:
+    with raising(BadSkill(f"Its {FILE} is not UTF-8 text."), UnicodeDecodeError):
         return parse(files[FILE].decode())
-    except UnicodeDecodeError as error:
-        raise BadSkill(f"Its {FILE} is not UTF-8 text.") from error
 
 
 def _found(config: Section, files: Files, room: int, credential: Credential | None) -> tuple[str, Offered]:
@@ -138,10 +137,8 @@ def _endpoint(function: Function, part: Literal["query", "body"]) -> ApiEndpoint
 
 
 def _address(url: str) -> str:
-    try:
+    with raising(BadSkill("Its OpenAPI document names no usable server; set config.base_url."), ValidationError):
         return TypeAdapter[str](Address).validate_python(url)
-    except ValidationError as error:
-        raise BadSkill("Its OpenAPI document names no usable server; set config.base_url.") from error
 
 
 def _written(endpoints: Sequence[ApiEndpoint]) -> Iterator[Raw]:

@@ -54,5 +54,5 @@ def test_a_file_that_is_no_job_is_named(
     path: MessagePath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     here(tmp_path, monkeypatch, source)
-    with pytest.raises(OwnerMustAct, match="job wave"):
+    with pytest.raises(OwnerMustAct, match=r"gateway\.background\.jobs\.wave"):
         jobs.discover(path.parts.work.parts)

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.ids import MemoryId, PrincipalId
-from gateway.domain.memory.memories import AlreadyRemembered, Category, Kind, Memory, MemoryFilter, NewMemory
+from gateway.domain.memory.memories import Category, Kind, Memory, MemoryFilter, MemoryRefused, NewMemory
 from gateway.domain.principals import Label, Role
 from gateway.store.memory import memories
 from gateway.store.people import principals
@@ -154,7 +154,7 @@ async def test_what_is_forgotten_can_be_taken_back_unless_it_was_said_again(worl
     assert await listed(world) == []
     again, new = await add(world, "tea at five.")
     assert new
-    with pytest.raises(AlreadyRemembered, match=f"Memory {again.id} says the same"):
+    with pytest.raises(MemoryRefused, match=f"Memory {again.id} says the same"):
         async with world.database.transaction() as tx:
             await memories.restore(tx, world.principal, row.id)
 
@@ -188,7 +188,7 @@ async def test_an_edit_changes_what_it_names(world: World) -> None:
     assert edited is not None
     assert (edited.text, edited.pinned, edited.importance, edited.tags) == ("Tea at seven.", True, 0.25, ("a",))
     assert await world.value("select lexemes @@ 'seven'::tsquery and not counted from memories where id = $1", row.id)
-    with pytest.raises(AlreadyRemembered):
+    with pytest.raises(MemoryRefused):
         async with world.database.transaction() as tx:
             await memories.edit(tx, world.principal, row.id, text="tea at SIX.")
     assert await listed(world, weightiest=True) == ["Tea at seven.", "Tea at six."]
