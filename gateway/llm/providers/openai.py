@@ -71,6 +71,7 @@ class OpenAIProvider:
 
     async def transcribe(self, model: str, name: str, mime: str, audio: bytes, /) -> Transcription:
         """Send one request; the answer is not streamed."""
+        self._require_key()
         await self.warm()
         from aiohttp import FormData
 
