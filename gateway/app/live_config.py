@@ -175,9 +175,7 @@ class Embedders:
         return self._local if wanted in ("local", self._local.name) else self._remote(wanted.removeprefix("litellm:"))
 
     def _remote(self, model: str) -> RemoteEmbedder:
-        if model not in self._remotes:
-            self._remotes[model] = RemoteEmbedder(model, self._embed, self.clock, self.clean)
-        return self._remotes[model]
+        return self._remotes.setdefault(model, RemoteEmbedder(model, self._embed, self.clock, self.clean))
 
     async def _embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """Embed with the current keys."""

@@ -20,14 +20,13 @@ from gateway.domain.text.tokens import estimate
 from gateway.domain.time import Clock
 from gateway.llm.auto import GUIDE, ModelChoice, choose_model
 from gateway.llm.call import USUAL_POLICY, CallServices, ModelCall, RetryPolicy
-from gateway.llm.errors import Cooldowns, Cooling, ErrorKind, ModelError, scrub
+from gateway.llm.errors import Cooldowns, Cooling, ModelError, scrub
 from gateway.llm.local_servers import ANSWER_SHARE, LocalModel, look_up, served_models
 from gateway.llm.prices import Prices, estimate_prompt
 from gateway.llm.protocol.wire import thinking_budget
-from gateway.llm.provider import Providers, Speaker, Transcriber, VectorProvider
+from gateway.llm.provider import Provider, Providers
 from gateway.llm.vendors import LOCAL_SERVERS, Refusals, endpoint_of, is_enabled, split_model
 
-_SPEAKER = "openai/gpt-4o-mini-tts"
 _LONGEST_WAIT_S = 30.0
 """The longest pause that a transcription takes because a provider asked for it."""
 _LEAST_AUDIO_BYTES_PER_SECOND = 2_000
@@ -158,22 +157,16 @@ class ModelClient:
         raise min(failed.values(), key=lambda error: (not error.temporary, not error.repeatable))
 
     async def _transcribe_once(self, model: str, name: str, mime: str, audio: bytes) -> Reply:
-        provider, began = self._services.providers.of(model), monotonic()
-        if not isinstance(provider, Transcriber):
-            raise ModelError(ErrorKind.UNKNOWN_MODEL, f"{model} cannot transcribe audio")
-        with self._scrubbing(model):
+        began = monotonic()
+        with self._provider(model) as provider:
             found = await provider.transcribe(model, name, mime, audio)
-        told, seconds = found.usage, found.duration or len(audio) / _LEAST_AUDIO_BYTES_PER_SECOND
-        usage = Usage(told.input_tokens or 0, told.output_tokens or 0) if told else Usage()
-        cost = self._services.prices.transcription(model, usage, (told and told.seconds) or seconds)
+        usage, seconds = Usage(found.input_tokens or 0, found.output_tokens or 0), found.seconds
+        cost = self._services.prices.transcription(model, usage, seconds or len(audio) / _LEAST_AUDIO_BYTES_PER_SECOND)
         return Reply(found.text, (), replace(usage, cost_usd=cost), model, int((monotonic() - began) * 1000))
 
     async def speak(self, model: str, voice: str, text: str) -> tuple[bytes, Usage]:
         """A recording of the text, and its cost; tried once. Raises `ModelError`."""
-        provider = self._services.providers.of(model)
-        if not isinstance(provider, Speaker):
-            raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot speak; set voice.model, such as to {_SPEAKER}")
-        with self._scrubbing(model):
+        with self._provider(model) as provider:
             sound = await provider.speak(model, voice, text)
         return sound, Usage(estimate(text), cost_usd=self._services.prices.speech(model, text))
 
@@ -189,10 +182,7 @@ class ModelClient:
 
     async def embed(self, model: str, texts: Sequence[str]) -> Sequence[Sequence[float]]:
         """One vector for each text by this model, unchecked; tried once. Raises `ModelError`."""
-        provider = self._services.providers.of(model)
-        if not isinstance(provider, VectorProvider):
-            raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot embed texts")
-        with self._scrubbing(model):
+        with self._provider(model) as provider:
             return await provider.embed(model, texts)
 
     async def warm(self) -> None:
@@ -204,10 +194,10 @@ class ModelClient:
         await self._services.providers.close()
 
     @contextmanager
-    def _scrubbing(self, model: str) -> Iterator[None]:
-        """Mask secrets in the errors of a provider."""
+    def _provider(self, model: str) -> Iterator[Provider]:
+        """The provider of a model; secrets in its errors are masked."""
         try:
-            yield
+            yield self._services.providers.of(model)
         except ModelError as error:
             raise replace(error, message=scrub(error.message, self._services.providers.secrets(model))) from error
 
@@ -256,9 +246,8 @@ async def _primary(
     servers = [each.prefix for each in LOCAL_SERVERS if is_enabled(f"{each.prefix}/", settings.providers)]
     endpoints = [endpoint_of(prefix, settings.providers, environ) for prefix in servers]
     found = [model for models in await asyncio.gather(*map(served_models, endpoints)) for model in models]
-    choice = choose_model(environ, settings.providers, found)
-    if choice.offered.startswith("ollama/") and knows_ollama is not None and await knows_ollama():
-        choice = choose_model(environ, settings.providers, found, known_ollama=True)
+    known = bool(found) and found[0].startswith("ollama/") and knows_ollama is not None and await knows_ollama()
+    choice = choose_model(environ, settings.providers, found, known_ollama=known)
     if choice.model == GUIDE and settings.fallbacks:
         reason = f"{choice.reason}, so the first of models.fallbacks answers"
         return ModelChoice(settings.fallbacks[0], reason, choice.offered)

@@ -8,14 +8,24 @@ import re
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from json import dumps
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    Field,
+    OnErrorOmit,
+    ValidationError,
+    WrapValidator,
+    model_validator,
+)
 
 from gateway.domain.conversation.model import Prompt
 from gateway.domain.json import JsonObject
-from gateway.llm.vendors import ALIASES, LOOPBACK, Endpoint, split_model
+from gateway.llm.provider import if_sensible
+from gateway.llm.vendors import ALIASES, Endpoint, split_model
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -56,20 +66,6 @@ class LocalModel:
     vision: bool | None = None
 
 
-class _Tag(BaseModel):
-    """A model as Ollama lists it; one that runs with its context."""
-
-    name: str
-    context_length: int = 0
-    size: int = 0
-    remote_host: str = ""
-    details: dict[str, Any] = {}
-
-
-class _Tags(BaseModel):
-    models: list[_Tag] = []
-
-
 class _Show(BaseModel):
     model_info: dict[str, Any] = {}
     capabilities: list[str] | None = None
@@ -89,21 +85,30 @@ class _Show(BaseModel):
         return 2 * 2 * self.number("block_count") * heads * width
 
 
-class _Listed(BaseModel):
-    """A model as local servers list it; LM Studio alone tells the type, the state and the capabilities."""
+_WINDOWS = ("loaded_context_length", "max_model_len", "max_context_length", "context_length", "context_window")
 
-    id: str
-    type: str = ""
-    state: str = ""
-    task: str = ""
-    capabilities: list[str] | dict[str, Any] = []
-    window: int | None = Field(
-        None, validation_alias=AliasChoices("loaded_context_length", "max_model_len", "max_context_length")
-    )
+
+class _Listed(BaseModel):
+    """A model as local servers list it, Ollama's running ones among them; LM Studio alone tells the state."""
+
+    id: str = Field(validation_alias=AliasChoices("id", "name", "model"))
+    type: str | None = None
+    state: str | None = None
+    task: str | None = None
+    capabilities: list[str] | dict[str, Any] | None = None
+    size: int = 0
+    remote_host: str = ""
+    details: dict[str, Any] | None = None
+    window: Annotated[int | None, WrapValidator(if_sensible)] = Field(None, validation_alias=AliasChoices(*_WINDOWS))
 
 
 class _Listing(BaseModel):
-    data: list[_Listed] = []
+    data: list[OnErrorOmit[_Listed]] = Field([], validation_alias=AliasChoices("data", "models"))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_list(cls, told: object) -> object:
+        return {"data": told} if isinstance(told, list) else told
 
 
 class _Properties(BaseModel):
@@ -148,39 +153,46 @@ def cuts_prompts(endpoint: Endpoint, source: str, prompt: Prompt, sent: int, cou
 async def served_models(endpoint: Endpoint) -> tuple[str, ...]:
     """The models of a local server for conversations, with its prefix, best first; empty if it doesn't answer soon."""
     find = ollama_models if endpoint.is_ollama else _listed_models
-    return tuple(f"{endpoint.vendor.prefix}/{name}" for name in await find(endpoint.root))
+    return tuple(f"{endpoint.vendor.prefix}/{name}" for name in await find(endpoint))
 
 
-async def _listed_models(root: str) -> tuple[str, ...]:
+async def _listed_models(endpoint: Endpoint) -> tuple[str, ...]:
     """First those that can call tools, of these the loaded ones, in the server's order."""
-    detailed, usual = await asyncio.gather(_ask(_Listing, root, "/api/v0/models"), _ask(_Listing, root, "/v1/models"))
-    listing = detailed if detailed and detailed.data else usual or _Listing()
-    fit = [one for one in listing.data if one.type != "embeddings" and (one.capabilities or not _UNFIT.search(one.id))]
-    fit.sort(key=lambda each: ("tool_use" not in each.capabilities, each.state == "not-loaded"))
+    detailed, usual = await _listed(endpoint)
+    talking = (each for each in detailed or usual if each.type != "embeddings")
+    fit = [each for each in talking if each.capabilities or not _UNFIT.search(each.id)]
+    fit.sort(key=lambda each: ("tool_use" not in (each.capabilities or ()), each.state == "not-loaded"))
     return tuple(each.id for each in fit)
+
+
+async def _listed(endpoint: Endpoint) -> tuple[list[_Listed], list[_Listed]]:
+    """The models in LM Studio's list, and those in the usual one."""
+    return await asyncio.gather(_listing(endpoint, "/api/v0/models"), _listing(endpoint, "/v1/models"))
+
+
+async def _listing(endpoint: Endpoint, path: str, timeout: float = _ANSWER_S) -> list[_Listed]:
+    found = await _ask(_Listing, endpoint, path, timeout=timeout)
+    return found.data if found else []
 
 
 async def served_transcribers(endpoint: Endpoint) -> tuple[str, ...]:
     """The models of a local server for recordings, with its prefix."""
-    listing = await _ask(_Listing, endpoint.root, "/v1/models") or _Listing()
-    names = (each.id for each in listing.data if _HEARING.search(each.task or each.id))
+    names = (each.id for each in await _listing(endpoint, "/v1/models") if _HEARING.search(each.task or each.id))
     return tuple(f"{endpoint.vendor.prefix}/{name}" for name in names)
 
 
-async def ollama_models(base_url: str, timeout: float = _ANSWER_S) -> tuple[str, ...]:
+async def ollama_models(endpoint: Endpoint, timeout: float = _ANSWER_S) -> tuple[str, ...]:
     """The models of an Ollama for conversations, best first; empty if nothing answers within `timeout` seconds.
 
     First come those that can call tools, of these the largest that this machine's memory holds. Models that run in
     Ollama's cloud are no local ones, and those that only embed or rank answer nobody.
     """
-    tags = await _ask(_Tags, base_url, "/api/tags", timeout=timeout)
-    if tags is None:
-        return ()
-    listed = [tag for tag in tags.models if not (tag.remote_host or tag.name.endswith(("-cloud", ":cloud")))]
-    shown = await asyncio.gather(*(_show(base_url, tag.name) for tag in listed[:_MOST_LOOKED_AT]))
-    room = _MODEL_SHARE * _memory() if urlsplit(base_url).hostname in LOOPBACK else float("inf")
+    tags = await _listing(endpoint, "/api/tags", timeout)
+    listed = [tag for tag in tags if not (tag.remote_host or tag.id.endswith(("-cloud", ":cloud")))]
+    shown = await asyncio.gather(*(_show(endpoint, tag.id) for tag in listed[:_MOST_LOOKED_AT]))
+    room = _MODEL_SHARE * _memory() if endpoint.is_local else float("inf")
     ranked = [
-        (not _has(show, "tools"), tag.size > room, tag.size if tag.size > room else -tag.size, place, tag.name)
+        (not _has(show, "tools"), tag.size > room, tag.size if tag.size > room else -tag.size, place, tag.id)
         for place, (tag, show) in enumerate(zip(listed, shown, strict=False))
         if _answers(tag, show)
     ]
@@ -194,7 +206,7 @@ async def look_up(endpoint: Endpoint, model: str) -> LocalModel | None:
         return await ollama_model(endpoint, name)
     window = endpoint.window
     if window is None and endpoint.is_local:
-        window = await served_window(endpoint.root, name)
+        window = await served_window(endpoint, name)
     return LocalModel(window) if window else None
 
 
@@ -204,7 +216,7 @@ async def ollama_model(endpoint: Endpoint, name: str) -> LocalModel | None:
     Its window is the owner's, or as long as the model was made for, at most `MOST_WINDOW` and what a quarter of this
     machine's memory holds; a model that is loaded with more keeps it.
     """
-    show, loaded = await asyncio.gather(_show(endpoint.root, name), loaded_context(endpoint.root, name))
+    show, loaded = await asyncio.gather(_show(endpoint, name), loaded_context(endpoint, name))
     made_for = show.number("context_length") if show else 0
     if show is None or not made_for:
         return None
@@ -214,25 +226,23 @@ async def ollama_model(endpoint: Endpoint, name: str) -> LocalModel | None:
     return LocalModel(min(window, made_for), loaded, _has(show, "vision") if known else None)
 
 
-async def served_window(root: str, name: str) -> int | None:
+async def served_window(endpoint: Endpoint, name: str) -> int | None:
     """The context of a model as LM Studio, vLLM or llama.cpp tell it, in tokens; None if nobody does."""
-    *listings, properties = await asyncio.gather(
-        _ask(_Listing, root, "/api/v0/models"), _ask(_Listing, root, "/v1/models"), _ask(_Properties, root, "/props")
-    )
-    windows = [each.window or 0 for listing in listings if listing for each in listing.data if each.id == name]
+    listed, properties = await asyncio.gather(_listed(endpoint), _ask(_Properties, endpoint, "/props"))
+    windows = [each.window or 0 for listing in listed for each in listing if each.id == name]
     windows.append(properties.window if properties else 0)
     return next((window for window in windows if window > 0), None)
 
 
-async def _show(base_url: str, name: str) -> _Show | None:
-    return await _ask(_Show, base_url, "/api/show", {"model": name})
+async def _show(endpoint: Endpoint, name: str) -> _Show | None:
+    return await _ask(_Show, endpoint, "/api/show", {"model": name})
 
 
-async def loaded_context(base_url: str, name: str) -> int | None:
+async def loaded_context(endpoint: Endpoint, name: str) -> int | None:
     """The context that a running model was loaded with; None if it isn't running."""
-    running = await _ask(_Tags, base_url, "/api/ps")
+    running = await _listing(endpoint, "/api/ps")
     tagged = name if ":" in name else f"{name}:latest"
-    lengths = (each.context_length for each in running.models if each.name == tagged) if running else ()
+    lengths = (each.window or 0 for each in running if each.id == tagged)
     return next((length for length in lengths if length > 0), None)
 
 
@@ -240,11 +250,11 @@ def _has(show: _Show | None, capability: str) -> bool:
     return show is not None and capability in (show.capabilities or ())
 
 
-def _answers(tag: _Tag, show: _Show | None) -> bool:
+def _answers(tag: _Listed, show: _Show | None) -> bool:
     """Whether a model holds conversations; an old Ollama tells no capabilities, but names the family."""
     if show is not None and show.capabilities is not None:
         return "completion" in show.capabilities
-    return "bert" not in str(tag.details.get("family", "")) and not _UNFIT.search(tag.name)
+    return "bert" not in str((tag.details or {}).get("family")) and not _UNFIT.search(tag.id)
 
 
 def _memory() -> int:
@@ -252,19 +262,19 @@ def _memory() -> int:
 
 
 async def _ask(
-    kind: type[T], base_url: str, path: str, body: JsonObject | None = None, timeout: float = _ANSWER_S
+    kind: type[T], endpoint: Endpoint, path: str, body: JsonObject | None = None, timeout: float = _ANSWER_S
 ) -> T | None:
     """The parsed answer; None if there is none in time, or another one."""
     with suppress(OSError, ValueError, ValidationError):
         async with asyncio.timeout(timeout):
-            head, _, answer = (await _exchange(base_url, path, body)).partition(b"\r\n\r\n")
+            head, _, answer = (await _exchange(endpoint, path, body)).partition(b"\r\n\r\n")
             if b" 200 " in head.partition(b"\r\n")[0] + b" ":
                 return kind.model_validate_json(answer)
     return None
 
 
-async def _exchange(base_url: str, path: str, body: JsonObject | None) -> bytes:
-    url = urlsplit(base_url)
+async def _exchange(endpoint: Endpoint, path: str, body: JsonObject | None) -> bytes:
+    url, key = urlsplit(endpoint.root), "".join((endpoint.key or "none").split())
     secure = url.scheme == "https"
     reader, writer = await asyncio.open_connection(
         url.hostname, url.port or (443 if secure else 80), ssl=secure or None
@@ -272,8 +282,8 @@ async def _exchange(base_url: str, path: str, body: JsonObject | None) -> bytes:
     sent = b"" if body is None else dumps(body).encode()
     with closing(writer):
         method = "GET" if body is None else "POST"
-        head = f"{method} {path} HTTP/1.0\r\nHost: {url.netloc}\r\nContent-Length: {len(sent)}\r\n"
-        writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + sent)
+        head = f"{method} {path} HTTP/1.0\r\nHost: {url.netloc}\r\nConnection: close\r\nContent-Length: {len(sent)}\r\n"
+        writer.write(f"{head}Content-Type: application/json\r\nAuthorization: Bearer {key}\r\n\r\n".encode() + sent)
         answer = bytearray()
         while len(answer) < _MAX_RESPONSE_BYTES and (piece := await reader.read(_MAX_RESPONSE_BYTES)):
             answer += piece

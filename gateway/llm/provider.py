@@ -1,17 +1,30 @@
 """A provider: one attempt at one model, without retries, fallbacks or prices; the choice of a file of `providers/`."""
 
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, TypeVar
 
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import (
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    WrapValidator,
+    model_validator,
+)
 
 from gateway.domain.conversation.model import Prompt, ProviderFields, TextDelta, ThinkingDelta, ToolCall, Usage
 from gateway.domain.settings import CallParams, ProviderSettings
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.vendors import Endpoint, Refusals, endpoint_of, is_enabled, split_model
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +54,54 @@ ProviderEvent: TypeAlias = TextDelta | ThinkingDelta | KeepAlive | ThinkingEnded
 ProviderEvents: TypeAlias = AsyncGenerator[ProviderEvent, None]
 
 
+def if_sensible(value: Any, validate: Callable[[Any], T]) -> T | None:
+    """The value of a field, or None if it is invalid, which must harm neither the answer nor the accounts."""
+    with suppress(ValidationError):
+        return validate(value)
+    return None
+
+
+_NO_WORDS = re.compile(
+    r"(\s|[.,…!♪♫-]|\[[^\]]*\]|\([^()]*\)|\*[^*]*\*)*|.{0,60}\b(amara\.org|dimatorzok)\b.{0,40}"
+    r"|thank(s| you)( so much| very much)? for watching\W*|ご視聴ありがとうございました\W*",
+    re.IGNORECASE,
+)
+"""Marks of sounds, as in "[BLANK_AUDIO]", and what Whisper hears in silence: the ends of films that taught it."""
+
+
+def _joined(told: object) -> str:
+    """The words of a recording, which may come in parts; none for marks of silence."""
+    parts = [part.get("text") for part in told if isinstance(part, dict)] if isinstance(told, list) else [told]
+    words = " ".join(part.strip() for part in parts if isinstance(part, str))
+    return "" if _NO_WORDS.fullmatch(words) else words
+
+
+_Tokens: TypeAlias = Annotated[int | None, Field(ge=0), WrapValidator(if_sensible)]
+_WORDS = AliasChoices("text", "transcript", "transcription", AliasPath("segments", "segments"), "segments")
+_SECONDS = AliasChoices(AliasPath("usage", "seconds"), AliasPath("usage", "prompt_audio_seconds"), "duration")
+
+
+class Transcription(BaseModel):
+    """The text of a recording, "" without speech, as services answer; few tell its length, some tokens instead."""
+
+    text: Annotated[str, BeforeValidator(_joined)] = Field(validation_alias=_WORDS)
+    seconds: Annotated[float | None, Field(ge=0), WrapValidator(if_sensible)] = Field(None, validation_alias=_SECONDS)
+    input_tokens: _Tokens = Field(None, validation_alias=AliasPath("usage", "input_tokens"))
+    output_tokens: _Tokens = Field(None, validation_alias=AliasPath("usage", "output_tokens"))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_parts(cls, told: Any) -> Any:
+        """Without null as the text: the parts count then, or there is no speech."""
+        given = {name: value for name, value in told.items() if value is not None} if isinstance(told, dict) else told
+        return {"segments": [], **given} if "text" in told and "text" not in given else given
+
+
 class Provider(Protocol):
     """One API to reach models. SDKs are imported in `warm` or at the first call, never before.
 
-    A provider without a set-up, or without connections of its own, inherits `warm` and `close`, which do nothing.
+    A provider without a set-up, or without connections of its own, inherits `warm` and `close`, which do nothing; one
+    whose models hear, speak or embed nothing inherits what says so.
     """
 
     def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> ProviderEvents:
@@ -58,43 +115,17 @@ class Provider(Protocol):
         """Close every connection; calls in progress fail."""
         return
 
+    async def transcribe(self, model: str, _name: str, _mime: str, _audio: bytes, /) -> Transcription:
+        """Transcribe a recording; the MIME type and the extension of the name tell its format. Raises `ModelError`."""
+        raise ModelError(ErrorKind.UNKNOWN_MODEL, f"{model} cannot transcribe audio")
 
-class _AudioUsage(BaseModel):
-    seconds: float | None = Field(None, validation_alias=AliasChoices("seconds", "prompt_audio_seconds"))
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-
-
-class Transcription(BaseModel):
-    """The text of a recording, as services answer; few tell its length, and some tokens instead."""
-
-    text: str
-    duration: float | None = None
-    usage: _AudioUsage | None = None
-
-
-@runtime_checkable
-class Transcriber(Protocol):
-    """A provider whose models transcribe audio."""
-
-    async def transcribe(self, model: str, name: str, mime: str, audio: bytes, /) -> Transcription:
-        """Transcribe a recording; `mime` and the extension of `name` tell its format. Raises `ModelError`."""
-
-
-@runtime_checkable
-class Speaker(Protocol):
-    """A provider whose models read texts aloud."""
-
-    async def speak(self, model: str, voice: str, text: str, /) -> bytes:
+    async def speak(self, model: str, _voice: str, _text: str, /) -> bytes:
         """A recording, in Ogg with Opus if the provider can make that, else as it likes. Raises `ModelError`."""
+        raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot speak; set voice.model, such as to openai/tts-1")
 
-
-@runtime_checkable
-class VectorProvider(Protocol):
-    """A provider whose models embed texts."""
-
-    async def embed(self, model: str, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
+    async def embed(self, model: str, _texts: Sequence[str], /) -> Sequence[Sequence[float]]:
         """One vector for each text, in their order, unchecked. Raises `ModelError`."""
+        raise ModelError(ErrorKind.BAD_REQUEST, f"{model} cannot embed texts")
 
 
 _PACKAGE = "gateway.llm.providers"

@@ -6,7 +6,7 @@ from pydantic import SecretStr
 from gateway.domain.settings import ProviderSettings
 from gateway.llm.auto import GUIDE, choose_model
 from gateway.llm.local_servers import ollama_models
-from gateway.llm.vendors import split_model
+from gateway.llm.vendors import Endpoint, split_model, vendor
 from tests.fakes.openai_server import FakeModels
 
 
@@ -65,8 +65,8 @@ def test_without_anything_the_guide_answers() -> None:
 async def test_a_running_ollama_tells_its_models() -> None:
     async with FakeModels() as server:
         server.ollama_models = ("qwen3:8b", "llama3")
-        assert await ollama_models(server.url) == ("qwen3:8b", "llama3")
-    assert await ollama_models(server.url) == ()
+        assert await ollama_models(Endpoint(vendor("ollama"), base_url=server.url)) == ("qwen3:8b", "llama3")
+    assert await ollama_models(Endpoint(vendor("ollama"), base_url=server.url)) == ()
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.0 500 No\r\n\r\n{}", b"HTTP/1.0 200 OK\r\n\r\nnot json", b"\xff\xfe"])
@@ -77,7 +77,7 @@ async def test_anything_else_is_no_ollama(answer: bytes) -> None:
 
     async with await asyncio.start_server(reply, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        assert await ollama_models(f"http://127.0.0.1:{port}") == ()
+        assert await ollama_models(Endpoint(vendor("ollama"), base_url=f"http://127.0.0.1:{port}")) == ()
 
 
 async def test_a_silent_server_is_not_waited_for() -> None:
@@ -90,9 +90,9 @@ async def test_a_silent_server_is_not_waited_for() -> None:
 
     async with await asyncio.start_server(hang, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        assert await ollama_models(f"http://127.0.0.1:{port}", timeout=0.05) == ()
+        assert await ollama_models(Endpoint(vendor("ollama"), base_url=f"http://127.0.0.1:{port}"), timeout=0.05) == ()
         await gone.wait()
 
 
 async def test_nonsense_for_an_address_is_no_ollama() -> None:
-    assert await ollama_models("http://127.0.0.1:notaport") == ()
+    assert await ollama_models(Endpoint(vendor("ollama"), base_url="http://127.0.0.1:notaport")) == ()

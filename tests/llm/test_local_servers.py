@@ -4,6 +4,7 @@ import json
 
 import pytest
 from aiohttp import web
+from pydantic import SecretStr
 
 from gateway.domain.conversation.model import Prompt, UserMessage
 from gateway.llm.local_servers import (
@@ -14,6 +15,7 @@ from gateway.llm.local_servers import (
     look_up,
     ollama_models,
     served_models,
+    served_transcribers,
 )
 from gateway.llm.vendors import Endpoint, vendor
 from tests.fakes.ollama import FakeOllama, Installed
@@ -53,14 +55,14 @@ async def test_auto_prefers_what_can_call_tools_and_fits_and_never_what_answers_
         Installed("far:latest", 1, remote_host="https://ollama.com"),
     )
     async with FakeOllama(*models) as server:
-        found = await ollama_models(server.root)
+        found = await ollama_models(Endpoint(vendor("ollama"), base_url=server.root))
     assert found == ("qwen3:8b", "qwen3:1.7b", "huge:405b", "moondream:latest", "gemma3:270m")
 
 
 async def test_an_old_ollama_tells_no_capabilities() -> None:
     models = (*(Installed(name, capabilities=None) for name in UNFIT), Installed("llama3:latest", capabilities=None))
     async with FakeOllama(*models) as server:
-        assert await ollama_models(server.root) == ("llama3:latest",)
+        assert await ollama_models(Endpoint(vendor("ollama"), base_url=server.root)) == ("llama3:latest",)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +132,57 @@ async def test_other_servers_tell_their_windows(path: str, answer: object) -> No
 async def test_auto_finds_the_models_of_other_servers(path: str, listed: object, found: tuple[str, ...]) -> None:
     async with serving(path, {"data": listed}) as server:
         assert await served_models(Endpoint(vendor("lm_studio"), base_url=f"{server.root}/v1")) == found
+
+
+MODELS: list[dict[str, object]] = [{"id": "qwen3-8b", "max_model_len": 9_000}, {"id": "whisper-1"}]
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        {"object": "list", "data": MODELS},
+        MODELS,  # one-api #128, jan #1669
+        {"models": [{"name": "qwen3-8b", "context_length": 9_000}, {"model": "whisper-1"}]},
+        {"data": [{**each, "type": None, "state": None, "task": None, "capabilities": None} for each in MODELS]},
+        {"data": [{"id": None}, {"name": 7}, "words", *MODELS]},
+        {"data": [*MODELS, {"id": "tiny-words", "max_model_len": "many", "capabilities": {"completion": True}}][:2]},
+        {"data": [{"id": "qwen3-8b", "context_window": 9_000}, MODELS[1]]},
+    ],
+)
+async def test_models_are_read_from_lists_in_every_form(listed: object) -> None:
+    async with serving("/v1/models", listed) as server:
+        endpoint = Endpoint(vendor("vllm"), base_url=f"{server.root}/v1")
+        found = (
+            await served_models(endpoint),
+            await served_transcribers(endpoint),
+            await look_up(endpoint, "vllm/qwen3-8b"),
+        )
+    assert found == (("vllm/qwen3-8b",), ("vllm/whisper-1",), LocalModel(9_000))
+
+
+@pytest.mark.parametrize(
+    "listed", [{"object": "list", "data": None}, {"error": "model name is empty"}, "<html>", 7, None]
+)
+async def test_what_is_no_list_has_no_models(listed: object) -> None:
+    async with serving("/v1/models", listed) as server:
+        endpoint = Endpoint(vendor("vllm"), base_url=f"{server.root}/v1")
+        assert (await served_models(endpoint), await served_transcribers(endpoint)) == ((), ())
+
+
+async def test_a_server_that_wants_its_key_for_its_list_gets_it() -> None:
+    """As vLLM with `--api-key`: without the list, prompts would be made for 8,192 tokens."""
+
+    async def tell(request: web.Request) -> web.Response:
+        may = request.headers.get("Authorization") == "Bearer sk-1"
+        return web.json_response({"data": MODELS} if may else {"error": "Unauthorized"}, status=200 if may else 401)
+
+    app = web.Application()
+    app.router.add_get("/v1/models", tell)
+    async with Served(app) as server:
+        address = f"{server.root}/v1"
+        found = await look_up(Endpoint(vendor("vllm"), SecretStr("sk-1\n"), address), "vllm/qwen3-8b")
+        nothing = await look_up(Endpoint(vendor("vllm"), base_url=address), "vllm/qwen3-8b")
+    assert (found, nothing) == (LocalModel(9_000), None)
 
 
 async def test_a_port_without_a_server_has_no_models() -> None:

@@ -84,17 +84,10 @@ class LocalEmbedder:
         except (SupaclawError, OSError) as exc:
             why = "the gateway stops" if self._closed else f"the embedding model failed: {exc}"
             raise EmbeddingUnavailable(why) from exc
-        vectors = check_vectors("the embedding model", _numbers(found), len(texts), e5.DIMENSIONS)
+        given = cast("list[Vector]", found if isinstance(found, list) else [])
+        vectors = check_vectors("the embedding model", given, len(texts), e5.DIMENSIONS)
         self._loaded = True
         return vectors
-
-
-def _numbers(found: Json) -> Sequence[Sequence[float]]:
-    match found:
-        case [*vectors] if all(isinstance(vector, list) for vector in vectors):
-            return cast("Sequence[Sequence[float]]", vectors)
-        case _:
-            raise EmbeddingUnavailable("the embedding model returned something other than vectors")
 
 
 def _pieces(texts: Sequence[str]) -> Iterator[list[str]]:

@@ -42,14 +42,10 @@ MAX_AUDIO_BYTES = 25 * 1024**2
 OUT_OF_BUDGET = "it isn't transcribed: the model budget is used up; it is tried again later"
 _LATER = "; it is tried again later, or at once when it is sent again or read"
 _EXTENSIONS = {
-    "audio/ogg": "ogg",
+    **{f"audio/{kind}": kind for kind in ("ogg", "wav", "flac", "webm")},
+    **{f"video/{kind}": kind for kind in ("webm", "mp4")},
     "audio/mpeg": "mp3",
     "audio/mp4": "m4a",
-    "audio/wav": "wav",
-    "audio/flac": "flac",
-    "audio/webm": "webm",
-    "video/webm": "webm",
-    "video/mp4": "mp4",
 }
 """The formats that every service takes, and what a file has to be called there."""
 
@@ -136,8 +132,6 @@ class TextExtraction:
                 derived, read = await _extracted(self.cpu, workspace, file, folder)
                 derived, said = await self._transcribed(run, file, derived, folder)
                 text, view = await _store_beside(workspace, file, derived, read)
-        except TryAgainLater:
-            raise
         except (WorkspaceError, CpuJobFailed, ValueError) as exc:
             log.warning("file.not_read", file=str(id), error=str(exc))
             problem = _line(f"it could not be read: {exc}")

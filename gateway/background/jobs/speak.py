@@ -1,5 +1,6 @@
 """`speak`: reads an answer aloud, whose text has been sent; the recording becomes another part of the same message."""
 
+import re
 from dataclasses import dataclass
 from time import monotonic
 
@@ -19,13 +20,14 @@ from gateway.store.delivery import addresses
 from gateway.store.files import attachments, files
 from gateway.store.transcript import messages
 from gateway.store.transcript.messages import MessageRow
-from gateway.store.work import steps, tasks
+from gateway.store.work import tasks
 from gateway.workspace.files.disk import Written
 from gateway.workspace.files.paths import WorkspaceError
 
 RETRY_SECONDS = 10.0
 DESCRIPTION = "an answer, read aloud"
-_EXTENSIONS = {b"OggS": "ogg", b"RIFF": "wav", b"fLaC": "flac", b"ID3": "mp3", b"\xff": "mp3"}
+_KINDS = rb"(?P<ogg>OggS)|(?P<wav>RIFF)|(?P<flac>fLaC)|(?P<m4a>....ftyp)|(?P<aac>\xff[\xf1\xf9])|(?P<mp3>ID3|\xff)"
+"""Recordings by their first bytes."""
 
 log = structlog.get_logger(__name__)
 
@@ -58,28 +60,24 @@ class Speaking(Job):
             await self._failed(run, error)
             return
         reply = Reply("", (), usage, speech.model, int((monotonic() - began) * 1000))
-        await self.engine.database.run(lambda tx: self._store(tx, run, answer, file, reply))
+        await self.complete(run, [reply], lambda tx: self._store(tx, run, answer, file))
         self.delivery.proactive.committed(answer)
 
     async def _kept(self, run: Claim, answer: MessageRow, sound: bytes) -> Written:
         """The file of the recording; raises `ModelError` if it is none, and `WorkspaceError`."""
-        kind = next((kind for start, kind in _EXTENSIONS.items() if sound.startswith(start)), None)
-        if kind is None:
+        if (kind := re.match(_KINDS, sound)) is None:
             raise ModelError(ErrorKind.BAD_REQUEST, "the answer is not a recording of a known format")
         workspace = self.workspaces.of(run.principal_id)
-        return await workspace.write(f"answers/voice-{answer.id}.{kind}", sound, answer.label, unlocked=True)
+        return await workspace.write(f"answers/voice-{answer.id}.{kind.lastgroup}", sound, answer.label, unlocked=True)
 
-    async def _store(self, tx: Connection, run: Claim, answer: MessageRow, file: Written, reply: Reply) -> None:
+    async def _store(self, tx: Connection, run: Claim, answer: MessageRow, file: Written) -> None:
         assert answer.address_id is not None, "an answer of a chat goes somewhere"
         at = await addresses.get(tx, answer.address_id)
-        await tasks.hold(tx, run)
         kept = await record_file(tx, run.principal_id, file, answer.label)
         await files.derived(tx, kept.id, description=DESCRIPTION)
         await self.delivery.outbound.put(tx, at, answer.id, "", files=[kept.id])
         if at.channel in OWN_CHANNELS:
             await attachments.add_kept(tx, run.principal_id, answer.id, at.channel, [kept.announced])
-        await steps.model_called(tx, run, reply)
-        await tasks.finish(tx, run, Status.COMPLETED)
 
     async def _failed(self, run: Claim, error: ModelError | OutOfBudget | WorkspaceError) -> None:
         log.warning("answer.not_spoken", error=str(error))

@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -134,6 +134,8 @@ class Indexing:
     _gathering_since: float | None = None
     _last_warning: str = ""
     _complete: str = ""
+    _refused: set[str] = field(default_factory=set)
+    """Texts that the model takes in no length: they get the vector of an empty one, and don't keep out the others."""
 
     async def look(self) -> datetime | None:
         """Do the work that is due; return when more is due, None if nothing waits."""
@@ -224,7 +226,14 @@ class Indexing:
         rows = await self.engine.database.read(lambda conn: vectors.list_unembedded(conn, EMBED_BATCH))
         if not rows:
             return False
-        found = await embedder.passages([row.text for row in rows])
+        try:
+            found = await embedder.passages(["" if row.text in self._refused else row.text for row in rows])
+        except EmbeddingUnavailable as exc:
+            if not exc.refused:
+                raise
+            log.warning("memory.text_refused", why=str(exc), effect="it is found by words")
+            self._refused.add(exc.refused)
+            return True
         made = check_vectors(model.name, found, len(rows), model.dimensions)
         return await self.engine.database.run(lambda tx: vectors.put(tx, model, rows, made)) > 0
 

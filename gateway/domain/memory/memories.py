@@ -219,6 +219,9 @@ Vector: TypeAlias = tuple[float, ...]
 class EmbeddingUnavailable(TryAgainLater):
     """There is no vector now; the text says why, in one line. A search continues by keyword."""
 
+    refused = ""
+    """The text that the model refuses, which may take others; "" for any other reason."""
+
 
 class Embedder(Protocol):
     """One embedding model. Questions and what they are asked of may be embedded differently."""

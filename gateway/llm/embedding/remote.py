@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt, wait_chain, wait_fixed
-
 from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
 from gateway.domain.text.tokens import estimate
 from gateway.domain.time import Clock
@@ -49,47 +47,49 @@ class RemoteEmbedder:
                 [vector] = await self._attempt([text])
         except TimeoutError:
             raise EmbeddingUnavailable(f"{self.model} gave no vector within {QUERY_SECONDS:g} seconds") from None
-        except ModelError as error:
-            raise self._unavailable(error) from error
         return vector
 
     async def passages(self, texts: Sequence[str], /) -> tuple[Vector, ...]:
         """The vectors of texts, in batches of 32, each retried for half a minute if that may help."""
         found: list[Vector] = []
         for start in range(0, len(texts), MAX_BATCH):
-            found += await self._retried(texts[start : start + MAX_BATCH])
+            found += await self._apart(texts[start : start + MAX_BATCH])
         return tuple(found)
 
-    async def _retried(self, texts: Sequence[str]) -> tuple[Vector, ...]:
-        delays = self.retry_policy.delays
-        try:
-            return await AsyncRetrying(
-                retry=retry_if_exception(lambda error: isinstance(error, ModelError) and error.repeatable),
-                stop=stop_after_attempt(len(delays) + 1),
-                wait=wait_chain(*map(wait_fixed, delays)),
-                sleep=self.clock.sleep,
-                reraise=True,
-            )(self._attempt, texts)
-        except ModelError as error:
-            raise self._unavailable(error) from error
+    async def _apart(self, texts: Sequence[str]) -> tuple[Vector, ...]:
+        """The vectors of texts, those of each half apart if the model refuses them together."""
+        middle = len(texts) // 2
+        for delay in (*self.retry_policy.delays, None):
+            try:
+                return await self._attempt(texts)
+            except EmbeddingUnavailable as error:
+                cause = error.__cause__ if isinstance(error.__cause__, ModelError) else None
+                # some servers fail at a text whose vector isn't numeric
+                of_texts = cause is None or not cause.temporary or "NaN" in cause.words
+                if middle and of_texts:
+                    break
+                if cause is None or of_texts or delay is None or not cause.repeatable:
+                    error.refused = texts[0] if of_texts else ""
+                    raise
+                await self.clock.sleep(delay)
+        return (*await self._apart(texts[:middle]), *await self._apart(texts[middle:]))
 
     async def _attempt(self, texts: Sequence[str]) -> tuple[Vector, ...]:
-        """Halve the longest text while the model refuses it as too long; the limit then holds for later texts, too."""
+        """Halve a single text while the model refuses it as too long; the limit then holds for later texts, too."""
         while True:
+            sent = [_shortened(self.clean(text), self._longest) for text in texts]
             try:
-                found = await self.embed(self.model, [_shortened(self.clean(text), self._longest) for text in texts])
+                found = await self.embed(self.model, sent)
             except ModelError as error:
-                if error.kind is not ErrorKind.CONTEXT_LENGTH or self._longest <= _MIN_TOKENS:
-                    raise
-                self._longest //= 2
+                length = estimate(sent[0])
+                if error.kind is not ErrorKind.CONTEXT_LENGTH or len(sent) > 1 or length <= _MIN_TOKENS:
+                    status = f"HTTP {error.status}: " if error.status else ""
+                    raise EmbeddingUnavailable(f"{self.model} gave no vector: {status}{error.message}") from error
+                self._longest = length // 2
             else:
                 vectors = check_vectors(self.model, found, len(texts), self.dimensions)
                 self.dimensions = len(vectors[0])
                 return vectors
-
-    def _unavailable(self, error: ModelError) -> EmbeddingUnavailable:
-        status = f"HTTP {error.status}: " if error.status else ""
-        return EmbeddingUnavailable(f"{self.model} gave no vector: {status}{error.message}")
 
 
 def _shortened(text: str, tokens: int) -> str:
@@ -112,17 +112,17 @@ def check_vectors(
 
 
 def _check_vector(model: str, vector: Sequence[float], dimensions: int) -> Vector:
-    if len(vector) != dimensions:
-        raise EmbeddingUnavailable(f"{model} gave {len(vector):,} numbers instead of {dimensions:,}")
-    if not 0 < dimensions <= MAX_DIMENSIONS:
-        advice = f"choose a model with {MAX_DIMENSIONS:,} at most (models.embedding)"
-        raise EmbeddingUnavailable(f"{model} gives vectors of {dimensions:,} numbers; {advice}")
     try:
         length = math.hypot(*vector)
     except TypeError:
         length = math.nan
     if not math.isfinite(length):
         raise EmbeddingUnavailable(f"{model} gave a vector with something in it that is no number")
+    if len(vector) != dimensions:
+        raise EmbeddingUnavailable(f"{model} gave {len(vector):,} numbers instead of {dimensions:,}")
+    if not 0 < dimensions <= MAX_DIMENSIONS:
+        advice = f"choose a model with {MAX_DIMENSIONS:,} at most (models.embedding)"
+        raise EmbeddingUnavailable(f"{model} gives vectors of {dimensions:,} numbers; {advice}")
     if not length:
         raise EmbeddingUnavailable(f"{model} gave a vector of nothing but zeros")
     return tuple(value / length for value in vector)

@@ -14,7 +14,7 @@ from gateway.domain.conversation.model import TextDelta, ThinkingDelta
 from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_LINE_BYTES, bounded, check_part_count, endless
 from gateway.llm.protocol.chunks import AnswerBuilder, Chunk, replace_odd_values
-from gateway.llm.protocol.refusal import parse_refusal
+from gateway.llm.protocol.refusal import no_answer, parse_refusal
 from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.unknown_fields import UnknownFields
 from gateway.llm.provider import KeepAlive, ProviderEvents, ThinkingEnded
@@ -101,12 +101,7 @@ def _tolerated(payload: bytes, error: ValidationError) -> Chunk:
         data = json.loads(payload.decode(errors="replace"))
         replace_odd_values(data, [fault["loc"] for fault in faults])
         return Chunk.model_validate(data)
-    raise (garbled(payload) if payload[:1] == b"{" else parse_refusal(payload)) from error
-
-
-def garbled(body: bytes) -> ModelError:
-    """The error for an answer that cannot be parsed; quotes its beginning."""
-    return ModelError(ErrorKind.SERVER, f"garbled answer: {body[:80].decode(errors='replace')}")
+    raise no_answer(payload) from error
 
 
 async def _until_settled(body: AsyncGenerator[bytes, None], answer: AnswerBuilder) -> AsyncGenerator[bytes, None]:

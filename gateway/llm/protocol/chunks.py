@@ -3,13 +3,13 @@
 import json
 import re
 from ast import literal_eval
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
 from uuid import uuid4
 
-from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError, WrapValidator
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, WrapValidator
 
 from gateway.domain.conversation.model import ToolCall, Usage
 from gateway.domain.json import json_or_text
@@ -18,7 +18,7 @@ from gateway.llm.errors import ErrorKind, ModelError
 from gateway.llm.protocol.bounds import MAX_CALLS, MAX_CHARS, MAX_NAME, endless
 from gateway.llm.protocol.thinking import ThinkingFilter
 from gateway.llm.protocol.unknown_fields import UnknownFields
-from gateway.llm.provider import ProviderReply
+from gateway.llm.provider import ProviderReply, if_sensible
 
 _NAME_PARTS = re.compile(r"\s*(?:[\w-]+[.:/])*([A-Za-z_][\w-]*)(?::\d+)?\s*(?:<\|.*)?", re.DOTALL)
 _JSON = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
@@ -193,18 +193,11 @@ _BASE = AliasPath("base_resp", "status_code")
 _SAYS = ("message", "detail", _BASE, "errors", "error_msg", "msg", "errmsg", "error_message", "fault", "title")
 
 
-def _if_sensible(report: object, validate: Callable[[object], UsageReport | None]) -> UsageReport | None:
-    """The report, or None if it is invalid, which must harm neither the answer nor the accounts."""
-    with suppress(ValidationError):
-        return validate(report)
-    return None
-
-
 class Chunk(_Wire):
     """One event of the stream, or a whole answer sent in one piece."""
 
     choices: list[StreamChoice] | None = Field(None, max_length=MAX_CALLS)
-    usage: Annotated[UsageReport | None, WrapValidator(_if_sensible), Field(validation_alias=_USAGE)] = None
+    usage: Annotated[UsageReport | None, WrapValidator(if_sensible), Field(validation_alias=_USAGE)] = None
     error: object = None
     says: object = Field(None, validation_alias=AliasChoices(*_SAYS))
     """Without choices: an error, too."""

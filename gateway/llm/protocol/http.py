@@ -1,6 +1,7 @@
 """Requests to one endpoint: a lazily opened connection pool, with failures raised as `ModelError`."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -146,6 +147,8 @@ def _reason(error: Exception) -> str:
         return f"{error.url} is not a valid address"
     if isinstance(error, ClientPayloadError):
         return "the answer was cut off"
+    if encoding := re.search(r"content-encoding: \w+ \((\w+)\)", str(error)):
+        return f"the answer is compressed ({encoding[1]}), which was not asked for; switch that off at the server"
     if isinstance(error, TimeoutError) and not str(error):
         return "it took too long"
     cause = error.os_error if isinstance(error, ClientConnectorError) else error

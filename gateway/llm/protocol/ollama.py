@@ -70,7 +70,7 @@ class OllamaChat:
         if wanted is None or name in self._checked:
             return
         self._checked.add(name)
-        loaded = await loaded_context(self._endpoint.root, name)
+        loaded = await loaded_context(self._endpoint, name)
         log.info("model.window", model=model, tokens=wanted, loaded=loaded)
         if loaded is not None and loaded < wanted:
             part = f"{CONTEXT}{wanted} tokens; it was loaded with {loaded}"

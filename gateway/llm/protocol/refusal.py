@@ -6,7 +6,8 @@ from typing import Any
 
 from gateway.domain.json import json_or_text
 from gateway.llm.error_words import seconds_in
-from gateway.llm.errors import ModelError, classify
+from gateway.llm.errors import ErrorKind, ModelError, classify
+from gateway.llm.protocol.bounds import MAX_REFUSAL_BYTES
 
 _MAX_QUOTED_BYTES = 2_000
 _A_DAY = re.compile(r"per[ _-]?day|calls ?/ ?(day|month)|\bdaily\b|\b[rt]pd\b|今日|每日", re.IGNORECASE)
@@ -42,6 +43,15 @@ def parse_refusal(body: bytes, status: int | None = None, headers: Mapping[str, 
     error = classify(status, kind, message or f"HTTP status {status}", headers, wait_in(text, message))
     error.fields = frozenset({*filter(_text, told.get("loc") or ()), _text(told.get("param"))})
     return error
+
+
+def no_answer(body: bytes) -> ModelError:
+    """The error for a body that is no answer, though its status says so: what it tells, or what it is."""
+    text = body[:MAX_REFUSAL_BYTES].decode("utf-8", "replace").strip()
+    form = "a web page" if text.startswith("<") else "something unknown" if text else "nothing"
+    if form != "something unknown" or (text[:1] in "{[" and not _told(json_or_text(text))["message"]):
+        return ModelError(ErrorKind.SERVER, f"the server sent {form}, not an answer: {_quoted(text)[:80]}".rstrip(": "))
+    return parse_refusal(text.encode())
 
 
 def _told(data: Any, depth: int = _DEEPEST) -> dict[str, Any]:

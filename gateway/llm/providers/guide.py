@@ -5,8 +5,8 @@ It sets reminders from a few forms of plain words, each matched exactly or not a
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
 
 from gateway.domain.conversation.model import (
     AssistantMessage,
@@ -183,12 +183,8 @@ _LIST_REQUEST = re.compile(r"(?:(?:list|show)(?: me)? )?(?:all )?(?:my )?reminde
 _MAX_NAME_CHARS = 40
 
 
-@dataclass(frozen=True, slots=True)
-class ReminderTime:
-    """When to remind: the arguments for the tool `cron`, and the same in words."""
-
-    arguments: Mapping[str, str]
-    words: str
+ReminderTime: TypeAlias = tuple[Mapping[str, str], str]
+"""When to remind: the arguments for the tool `cron`, and the same in words."""
 
 
 def parse_reminder(message: str, sent_at: datetime) -> Mapping[str, str] | None:
@@ -202,8 +198,9 @@ def parse_reminder(message: str, sent_at: datetime) -> Mapping[str, str] | None:
     for shape in _SHAPES:
         if (found := shape.fullmatch(text)) and (time := _reminder_time(found.groupdict(), sent_at)):
             what = found["what"]
-            name = f"{one_line(what, _MAX_NAME_CHARS)}, {time.words}"
-            return {"action": "add", "name": name, "prompt": f"{REMINDER_PROMPT}{what}", **time.arguments}
+            arguments, words = time
+            name = f"{one_line(what, _MAX_NAME_CHARS)}, {words}"
+            return {"action": "add", "name": name, "prompt": f"{REMINDER_PROMPT}{what}", **arguments}
     return None
 
 
@@ -224,7 +221,7 @@ def _reminder_time(found: Mapping[str, str | None], sent_at: datetime) -> Remind
     if day.startswith("every "):
         return _recurring(day.removeprefix("every "), clock, words)
     at = _on(day, sent_at.replace(hour=clock[0], minute=clock[1], second=0, microsecond=0), sent_at)
-    return ReminderTime({"schedule_type": "once", "run_at": f"{at:%Y-%m-%dT%H:%M}"}, words)
+    return {"schedule_type": "once", "run_at": f"{at:%Y-%m-%dT%H:%M}"}, words
 
 
 def _delayed(count: str, unit: str, sent_at: datetime) -> ReminderTime:
@@ -233,28 +230,22 @@ def _delayed(count: str, unit: str, sent_at: datetime) -> ReminderTime:
     length = {"min": 1, "minute": 1, "hour": 60, "day": 1440, "week": 10_080}[unit]
     at = sent_at.astimezone(UTC) + timedelta(minutes=number * length)
     words = f"at {at.astimezone(sent_at.tzinfo):%H:%M}"
-    return ReminderTime({"schedule_type": "once", "run_at": f"in {number} {unit}{'s' * (number != 1)}"}, words)
+    return {"schedule_type": "once", "run_at": f"in {number} {unit}{'s' * (number != 1)}"}, words
 
 
 def _recurring(day: str, clock: tuple[int, int], words: str) -> ReminderTime | None:
     days = {"day": "*", "weekday": "1-5", **{name: str((number + 1) % 7) for number, name in enumerate(_WEEK)}}
     if day not in days:
         return None
-    return ReminderTime({"schedule_type": "recurring", "cron_expr": f"{clock[1]} {clock[0]} * * {days[day]}"}, words)
+    return {"schedule_type": "recurring", "cron_expr": f"{clock[1]} {clock[0]} * * {days[day]}"}, words
 
 
 def _on(day: str, at: datetime, sent_at: datetime) -> datetime:
     """That time on the given day; without a day, or on a day of the week, its next occurrence."""
-    match day:
-        case "today":
-            return at
-        case "tomorrow":
-            return at + timedelta(days=1)
-        case "":
-            return at if at > sent_at else at + timedelta(days=1)
-        case _:
-            ahead = (_WEEK.index(day) - at.weekday()) % 7
-            return at + timedelta(days=ahead if ahead or at > sent_at else 7)
+    if day in _WEEK:
+        ahead = (_WEEK.index(day) - at.weekday()) % 7
+        return at + timedelta(days=ahead if ahead or at > sent_at else 7)
+    return at + timedelta(days=day == "tomorrow" or (not day and at <= sent_at))
 
 
 def _clock(hour: int, minute: int, half: str) -> tuple[int, int] | None:

@@ -6,21 +6,20 @@ The SDK costs 1.1 CPU s to import and twice the CPU per request, and would only 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from io import BytesIO
-from typing import TYPE_CHECKING, TypeVar
-
-from pydantic import BaseModel, ValidationError
+from typing import TYPE_CHECKING
 
 from gateway.domain.conversation.model import Prompt
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.settings import CallParams
 from gateway.llm.errors import ErrorKind, ModelError
-from gateway.llm.protocol.answer_reader import garbled, in_one_line, read_answer
-from gateway.llm.protocol.bounds import MAX_LINE_BYTES, bounded
+from gateway.llm.protocol.answer_reader import in_one_line, read_answer
+from gateway.llm.protocol.bounds import bounded
 from gateway.llm.protocol.http import HttpClient
 from gateway.llm.protocol.ollama import OllamaChat
 from gateway.llm.protocol.refused_parts import OTHER_NAME, SUMMARY, LeftOut, Request, asked
 from gateway.llm.protocol.responses import STATELESS, as_chat, responses_request
 from gateway.llm.protocol.thinking import ThinkingFilter
+from gateway.llm.protocol.whole import read_recording, read_transcription, read_vectors
 from gateway.llm.protocol.wire import options_json, sampling_json, thinking_json
 from gateway.llm.provider import Provider, ProviderEvents, Transcription
 from gateway.llm.vendors import Endpoint, split_model
@@ -28,24 +27,11 @@ from gateway.llm.vendors import Endpoint, split_model
 if TYPE_CHECKING:
     from aiohttp import FormData
 
-T = TypeVar("T", bound=BaseModel)
-
 _WHOLE_S = 120.0
 """Seconds for an answer that isn't streamed."""
 _WHOLE = ("application/json", "text/html")
 """Bodies that are read whole, streams among them: some proxies call all they send a page."""
-_MAX_VECTORS_BYTES = 16 * 2**20
-MAX_SPEECH_BYTES = 16 * 2**20
-_OPUS = {"response_format": "opus"}
-
-
-class _Vector(BaseModel):
-    index: int
-    embedding: tuple[float, ...]
-
-
-class _Vectors(BaseModel):
-    data: tuple[_Vector, ...]
+_MAX_WHOLE_BYTES = 16 * 2**20
 
 
 def build(endpoint: Endpoint) -> Provider:
@@ -92,41 +78,34 @@ class OpenAIProvider:
         _, name_there = split_model(model)
         form = FormData({"model": name_there})
         form.add_field("file", BytesIO(audio), filename=name, content_type=mime)
-        return await self._whole(Transcription, "/audio/transcriptions", form, MAX_LINE_BYTES)
+        return read_transcription(*await self._whole("/audio/transcriptions", form))
 
     async def speak(self, model: str, voice: str, text: str, /) -> bytes:
-        """Send one request, and another without the format if that was refused."""
-        self._require_key()
+        """Send one request, and another without the format if that may have been refused."""
         request = {"model": split_model(model)[1], "voice": voice, "input": text}
         try:
-            return await self._bytes("/audio/speech", request | _OPUS, MAX_SPEECH_BYTES)
+            answer, _ = await self._whole("/audio/speech", request | {"response_format": "opus"})
         except ModelError as error:
-            if error.kind is not ErrorKind.BAD_REQUEST:
+            if error.kind not in (ErrorKind.BAD_REQUEST, ErrorKind.SERVER):
                 raise
-        return await self._bytes("/audio/speech", request, MAX_SPEECH_BYTES)
+            answer, _ = await self._whole("/audio/speech", request)
+        return read_recording(answer)
 
     async def embed(self, model: str, texts: Sequence[str], /) -> Sequence[Sequence[float]]:
-        """Send one request."""
-        self._require_key()
-        request = {"model": split_model(model)[1], "input": list(texts), "encoding_format": "float"}
-        found = await self._whole(_Vectors, "/embeddings", request, _MAX_VECTORS_BYTES)
-        return [vector.embedding for vector in sorted(found.data, key=lambda vector: vector.index)]
+        """Send one request; that numbers are wanted goes without saying, which some servers would refuse."""
+        answer, _ = await self._whole("/embeddings", {"model": split_model(model)[1], "input": list(texts)})
+        return read_vectors(answer)
 
     def _require_key(self) -> None:
         if self._endpoint.lacks_key:
             raise ModelError(ErrorKind.AUTH, "no API key is configured")
 
-    async def _whole(self, kind: type[T], path: str, body: "JsonObject | FormData", most: int) -> T:
-        """The answer to one request that isn't streamed, of at most so many bytes."""
-        answer = await self._bytes(path, body, most)
-        try:
-            return kind.model_validate_json(answer)
-        except ValidationError as error:
-            raise garbled(answer) from error
-
-    async def _bytes(self, path: str, body: "JsonObject | FormData", most: int) -> bytes:
+    async def _whole(self, path: str, body: "JsonObject | FormData") -> tuple[bytes, str]:
+        """The answer to one request that isn't streamed, and its type."""
+        self._require_key()
         async with self._http.post(path, body, _WHOLE_S) as response:
-            return b"".join([piece async for piece in bounded(response.content.iter_any(), most, longest=most)])
+            content, most = response.content.iter_any(), _MAX_WHOLE_BYTES
+            return b"".join([piece async for piece in bounded(content, most, longest=most)]), response.content_type
 
     def _body(self, name: str, prompt: Prompt, params: CallParams, left: LeftOut) -> dict[str, Json]:
         vendor = self._endpoint.vendor

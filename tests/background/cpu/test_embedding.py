@@ -181,7 +181,7 @@ async def test_one_that_hangs_is_ended(tmp_path: Path) -> None:
     [
         (embedding_models.short, "2 numbers instead of 384"),
         (embedding_models.fewer, "gave 0 vectors for 1 texts"),
-        (embedding_models.words, "something other than vectors"),
+        (embedding_models.words, "something in it that is no number"),
         (embedding_models.fails, "ValueError: 1 too many"),
     ],
 )

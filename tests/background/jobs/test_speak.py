@@ -72,7 +72,14 @@ def speaking(heard: list[str], sound: bytes | Exception, *, always: bool) -> Spe
 
 
 @pytest.mark.parametrize(
-    ("sound", "name"), [(b"OggS\0", "voice-2.ogg"), (b"ID3\4", "voice-2.mp3"), (b"\xff\xfb\x50", "voice-2.mp3")]
+    ("sound", "name"),
+    [
+        (b"OggS\0", "voice-2.ogg"),
+        (b"ID3\4", "voice-2.mp3"),
+        (b"\xff\xfb\x50", "voice-2.mp3"),
+        (b"\xff\xf1\x50", "voice-2.aac"),
+        (b"\0\0\0 ftypM4A ", "voice-2.m4a"),
+    ],
 )
 async def test_a_voice_message_is_answered_by_text_and_then_by_voice(
     database: Database, workspace: Path, sound: bytes, name: str

@@ -58,6 +58,7 @@ class FakeEmbedder:
     length: int = 4
     asked: list[str] = field(default_factory=list)
     broken: Exception | None = None
+    refuses: str = ""
 
     async def query(self, text: str) -> Vector:
         return (await self.passages([text]))[0]
@@ -65,6 +66,10 @@ class FakeEmbedder:
     async def passages(self, texts: Sequence[str]) -> tuple[Vector, ...]:
         if self.broken is not None:
             raise self.broken
+        if self.refuses in texts:
+            error = EmbeddingUnavailable("the model refuses this text")
+            error.refused = self.refuses
+            raise error
         self.asked += texts
         return tuple((math.cos(len(text)), math.sin(len(text)), *[0.0] * (self.length - 2)) for text in texts)
 
@@ -191,6 +196,18 @@ async def test_vectors_of_a_wrong_length_are_refused_and_words_go_on(job: Job) -
         assert await job.look() is not None
     assert "gave 3 numbers instead of 4" in next(line["why"] for line in logs if "why" in line)
     assert await job.world.value("select df from memory_df where lexeme = 'tea'") == 1
+
+
+async def test_a_text_that_the_model_refuses_keeps_out_no_other(job: Job) -> None:
+    assert job.embedder is not None
+    for word in ("tea", "rain", "wind"):
+        await add(job.world, word)
+    job.embedder.refuses = "rain"
+    with capture_logs() as logs:
+        await job.look()
+    assert await job.vectors() == [("local:fake", 3)]
+    assert [line["why"] for line in logs if line["event"] == "memory.text_refused"] == ["the model refuses this text"]
+    assert "" in job.embedder.asked
 
 
 async def test_a_provider_is_paid_for_much_only_after_a_yes(job: Job) -> None:

@@ -124,24 +124,84 @@ async def test_a_wrong_key_is_told_at_once(models: FakeModels, embedders: Embedd
 @pytest.mark.parametrize(
     ("raw", "told"),
     [
-        (answer(), "gave 0 vectors for 2 texts"),
-        (answer([1.0, 0.0]), "gave 1 vectors for 2 texts"),
-        (answer([1.0, 0.0], [1.0]), "gave 1 numbers instead of 2"),
-        (answer([1.0, 0.0], [math.nan, 1.0]), "no number"),
-        (answer([1.0, 0.0], [0.0, 0.0]), "nothing but zeros"),
-        (answer([], []), "gives vectors of 0 numbers"),
-        (answer([1.0] * 4001, [1.0] * 4001), "gives vectors of 4,001 numbers"),
-        ("<html>", "garbled answer: <html>"),
-        (answer(["x"], None), "garbled answer"),
+        (answer(), "gave 0 vectors for 1 texts"),
+        (answer([1.0, 0.0], [1.0, 0.0]), "gave 2 vectors for 1 texts"),
+        (answer([math.nan, 1.0]), "no number"),
+        (answer([1.0, None]), "no number"),
+        (answer(["1", "0"]), "no number"),
+        (answer([0.0, 0.0]), "nothing but zeros"),
+        (answer([]), "gives vectors of 0 numbers"),
+        (answer([1.0] * 4001), "gives vectors of 4,001 numbers"),
+        ("<html>Sign in</html>", "the server sent a web page, not an answer: Sign in"),
+        (answer(None), "the server sent something unknown, not an answer: "),
     ],
 )
 async def test_a_broken_answer_is_told_in_a_line(models: FakeModels, embedders: Embedders, raw: str, told: str) -> None:
     models.rules = [Rule(raw=raw)]
     embedder = await embedders.build()
     with pytest.raises(EmbeddingUnavailable, match=told) as caught:
-        await embedder.passages(["tea", "rain"])
+        await embedder.passages(["tea"])
     assert "\n" not in str(caught.value)
     assert embedder.dimensions is None
+
+
+NO_NUMBER = "failed to encode response: json: unsupported value: NaN"  # ollama #9639
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "Value error, batch size is invalid, it should not be larger than 10.: input.contents"),  # DashScope
+        (413, "input batch size 32 > maximum allowed batch size 8"),  # SiliconFlow, TEI
+        (422, "batch size 32 > maximum allowed batch size 8"),
+        (400, "* BatchEmbedContentsRequest.requests: at most 10 requests can be in one batch"),  # Gemini
+        (400, "invalid request: total number of texts must be at most 10 - received 32"),  # Cohere
+        (400, "32 instance(s) is over the limit of 10 instances"),  # Vertex
+        (413, "Failed to buffer the request body: length limit exceeded"),  # text-embeddings-inference #50
+        (400, "The max allowed tokens per submitted batch is 120000. Your batch has 150000 tokens."),  # Voyage
+        (400, "Requested 382520 tokens, max 300000 tokens per request"),  # OpenAI
+        (400, "Too many tokens overall, split into more batches."),  # Mistral
+    ],
+)
+async def test_texts_that_are_too_many_go_in_parts_and_whole(
+    models: FakeModels, embedders: Embedders, status: int, message: str
+) -> None:
+    models.rules = [Rule(match=r"(.*\n){10}", status=status, message=message)]
+    embedder, texts = await embedders.build(), [f"tea {'a' * place}" for place in range(32)]
+    found = await embedder.passages(texts)
+    sent = [len(asked.body["input"]) for asked in models.asked]
+    assert sent == [32, 16, 8, 8, 16, 8, 8]
+    models.rules = []
+    assert found == await embedder.passages(texts)
+    assert embedders.clock.slept == []
+
+
+async def test_one_vector_for_several_texts_is_asked_for_each(models: FakeModels, embedders: Embedders) -> None:
+    """As of gemini-embedding-2, and of proxies that embed the first text only (new-api #1500)."""
+    models.rules = [Rule(match="\n", raw=answer([1.0, 0.0]))]
+    tea, rain = await (await embedders.build()).passages(["tea", "rain"])
+    assert tea != rain
+    assert [asked.body["input"] for asked in models.asked] == [["tea", "rain"], ["tea"], ["rain"]]
+
+
+@pytest.mark.parametrize(("status", "message"), [(500, NO_NUMBER), (400, "content management policy"), (400, "no")])
+async def test_a_text_that_is_refused_is_named(
+    models: FakeModels, embedders: Embedders, status: int, message: str
+) -> None:
+    models.rules = [Rule(match="rain", status=status, message=message)]
+    embedder = await embedders.build()
+    with pytest.raises(EmbeddingUnavailable, match=message) as caught:
+        await embedder.passages(["tea", "rain", "stare"])
+    assert (caught.value.refused, embedders.clock.slept) == ("rain", [])
+
+
+async def test_a_short_text_that_is_too_long_cuts_no_other(models: FakeModels, embedders: Embedders) -> None:
+    models.rules = [Rule(match="^odd$", status=413)]
+    embedder = await embedders.build()
+    with pytest.raises(EmbeddingUnavailable):
+        await embedder.query("odd")
+    await embedder.query("rain " * 3_000)
+    assert models.asked[-1].body["input"] == [("rain " * 3_000).strip()]
 
 
 async def test_a_model_that_changes_its_length_is_not_believed(models: FakeModels, embedders: Embedders) -> None:
