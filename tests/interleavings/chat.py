@@ -1,6 +1,6 @@
 """The actors: the product's own accept, commands, turns, trees, answers, senders and upkeep.
 
-No journal and no files: their statements are not explored here. Nothing is erased, as that needs the gateway stopped.
+No journal: its statements are not explored here. Nothing is erased, as that needs the gateway stopped.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from gateway.web.screens.conversations import delete
 from tests.flow.path import FakeCurrent, MessagePath, message
 from tests.interleavings.families import Family
 from tests.interleavings.scheduler import Draws
+from tests.interleavings.shared_files import SharedFiles, step
 
 KINDS = ("chat", "agent", "approval")
 EXPIRED = "update tasks set lease_until = now() - interval '1 s' where status = 'running'"
@@ -48,6 +49,7 @@ class Chat:
     paths: dict[str, MessagePath]
     reviews: int
     """The last question of the schedules before."""
+    files: SharedFiles
     unacknowledged: dict[str, Inbound] = field(default_factory=dict)
     day_usd: float | None = None
     """The limit of the day's money."""
@@ -103,6 +105,12 @@ class Chat:
             "node2": ("two", lambda: self.work(two, Lane.AGENTS, 5)),
             "cancel": ("two", lambda: self.cancel(two)),
             "delete": ("two", lambda: self.delete(two)),
+            "share": ("one", self.share),
+            "change": ("one", lambda: self.change("a", "one")),
+            "change2": ("two", lambda: self.change("b", "two")),
+            "type": ("one", lambda: self.change("a", "one", sync=False)),
+            "remove": ("two", lambda: self.remove("c", "two")),
+            "sweep": ("two", lambda: self.sweep("two")),
         }
 
     def said(self, text: str, id: str, **more: Any) -> Inbound:
@@ -206,6 +214,33 @@ class Chat:
                 await delete(cast(Any, site), cast(Any, SimpleNamespace(id=session)))
 
         await tried(find_and_delete)
+
+    async def share(self) -> None:
+        """All machines have the same text."""
+        self.files.write(self.files.machine("a", "one"), f"{self.name} 0")
+        for name, process in (("a", "one"), ("b", "two"), ("c", "two")):
+            await self.files.sync(self.files.machine(name, process))
+
+    async def change(self, name: str, process: str, *, sync: bool = True) -> None:
+        """A person writes twice, and the machine synchronises."""
+        machine = self.files.machine(name, process)
+        for number in (1, 2):
+            await step(self.files.databases[process], "write")
+            self.files.write(machine, f"{self.name} {name}{'' if sync else ' typed'} {number}")
+            if sync:
+                await tried(partial(self.files.sync, machine))
+
+    async def remove(self, name: str, process: str) -> None:
+        """A person deletes what the machine has, twice, and the machine synchronises."""
+        machine = self.files.machine(name, process)
+        for _ in range(2):
+            await step(self.files.databases[process], "remove")
+            self.files.remove(machine)
+            await tried(partial(self.files.sync, machine))
+
+    async def sweep(self, process: str) -> None:
+        for _ in range(2):
+            await tried(partial(self.files.sweep, process))
 
 
 async def nothing() -> None:

@@ -8,6 +8,7 @@ import structlog
 
 import gateway.background.worker
 import gateway.flow.approvals
+import gateway.flow.files.replica
 import gateway.flow.outbound.delivery
 import gateway.flow.outbound.sender
 import gateway.flow.turn.budgets
@@ -28,6 +29,7 @@ async def world(dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> As
         monkeypatch.setattr(gateway.flow.turn.loop, waits, 0.001)
     monkeypatch.setattr(gateway.flow.approvals, "TOGETHER_SECONDS", 0.001)
     monkeypatch.setattr(gateway.flow.turn.budgets, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(gateway.flow.files.replica, "AT_ONCE", 1)  # in the same order each time
     monkeypatch.setattr(Fence, "outlast", outlasted)
     monkeypatch.setattr(search, "RECALL_TIMEOUT_MS", 600_000)  # while others act, a statement waits
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))

@@ -1,6 +1,7 @@
 """Invariants that hold after every statement, in the rows and in the messages that channels received."""
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,12 @@ select 'a question is put twice: ' || substring(text from 'A\d+') from messages
 union all
 select 'an answer is acted on twice: A' || r.id from reviews r join tasks t on t.input -> 'review' = to_jsonb(r.id)
   where r.id > $4 and t.kind = 'approval' group by r.id having count(*) > 1
+union all
+select 'a question of a cancelled task is open: A' || r.id from reviews r join tasks t on t.id = r.task_id
+  where r.id > $4 and r.kind = 'review' and r.state = 'open' and t.status = 'cancelled'
+union all
+select 'a tree asks for money twice: ' || t.master_id from reviews r join tasks t on t.id = r.task_id
+  where r.id > $4 and r.state = 'open' and r.tool = 'task_budget' group by t.master_id having count(*) > 1
 union all
 select 'more is reserved than the day allows: ' || sum(reserved_usd) from tasks
   where status = 'running' and reserved_token = token
@@ -107,6 +114,8 @@ class Invariants:
     deadlocks: list[str] = field(default_factory=list)
     day_usd: float | None = None
     """The limit of the day's money."""
+    files: Callable[[], Awaitable[list[str]]] | None = None
+    """What is wrong with shared files."""
     _since: tuple[Any, ...] = ()
     _state: dict[str, str] = field(default_factory=dict)
 
@@ -138,6 +147,7 @@ class Invariants:
         shown = Counter(message.key for channel in self.channels for message in channel.shown)
         wrong += [f"shown twice: {key}" for key, times in shown.items() if times > 1]
         wrong += await self._unwanted()
+        wrong += await self.files() if self.files else []
         wrong += [f"a deadlock: {statement}" for statement in self.deadlocks]
         if wrong:
             raise Violation("; ".join(wrong))

@@ -20,10 +20,11 @@ from tests.fakes.channel import FakeChannel
 from tests.flow.path import FakeModel, MessagePath, asked, build, call, results, said
 from tests.flow.trees.test_trees import is_node, subtasks, task_of
 from tests.flow.workshop import Word
-from tests.interleavings.chat import EXPIRED, KINDS, LATE, TRIES, Chat
+from tests.interleavings.chat import EXPIRED, KINDS, LATE, TRIES, Chat, tried
 from tests.interleavings.families import FAMILIES, Family
 from tests.interleavings.invariants import Invariants, Violation
 from tests.interleavings.scheduler import CURRENT, Draws, Process, Scheduler, SteppedDatabase
+from tests.interleavings.shared_files import SharedFiles
 
 NAMES = ("one", "two")
 DUE = "update tasks set run_at = now(), held_until = null where status = 'pending' and kind = any($1)"
@@ -127,7 +128,10 @@ class World:
         scheduler = Scheduler(draws, self.monitor, self.invariants.check, faults, self.invariants.deadlocks)
         for database in self.stepped.values():
             database.scheduler = scheduler
-        chat = Chat(f"c{self.number}", family, paths, self.invariants.last_review)
+        name = f"c{self.number}"
+        files = SharedFiles(self.workspace / name, name, paths["one"].people.owner.id, self.stepped)
+        self.invariants.files = files.check
+        chat = Chat(name, family, paths, self.invariants.last_review, files)
         taking_part = await chat.begin(draws)
         self.invariants.day_usd = chat.day_usd
         for name, (process, work) in taking_part.items():
@@ -174,4 +178,5 @@ class World:
             if not await self.monitor.fetchval(BUSY, KINDS):
                 break
         await chat.send(chat.paths["one"])
+        await chat.files.settle(tried)
         await self.invariants.check_end(chat.name)

@@ -388,6 +388,22 @@ class TestTrees:
         assert await cancelling == [root.id, middle.id]
         assert await world.status(late) is Status.CANCELLED
 
+    @pytest.mark.parametrize("end", [tasks.finish, tasks.suspend])
+    async def test_a_run_that_ends_or_waits_locks_the_task_above_first_as_a_cancel_does(
+        self, world: World, end: Callable[[Connection, Claim, Status], Awaitable[None]]
+    ) -> None:
+        root = await running(world)
+        await world.queue(parent=root.id)
+        [child] = await world.claim(somebody())
+        after = Status.COMPLETED if end is tasks.finish else Status.NEEDS_HUMAN_REVIEW
+        async with world.database.transaction() as tx:
+            await sessions.lock_for(tx, world.session, child, above=True)
+            cancelling = await blocked(world.database, cancel(world, root.id))
+            await tasks.progress(tx, child)
+            await end(tx, child, after)
+        assert await cancelling == [root.id]
+        assert await world.status(child.id) is (after if after.final else Status.CANCELLED)
+
     async def test_a_parent_that_is_cancelled_while_its_child_finishes_leaves_nothing_open(self, world: World) -> None:
         for _ in range(25):
             parent = await world.queue()

@@ -84,7 +84,7 @@ class Doubts:
         self, tx: Connection, opened: OpenedTurn, assignment: Assignment, found: Mapping[ToolIntent, Act]
     ) -> RepeatApprovals | NextStep | TurnResult:
         run = opened.run
-        label = await sessions.lock_for(tx, opened.session, run)
+        label = await sessions.lock_for(tx, opened.session, run, above=True)
         await tasks.progress(tx, run)
         asked = {each: await self._asked(tx, run, assignment, each, act, label) for each, act in found.items()}
         questions = [row for row in asked.values() if row.kind == "review"]
@@ -273,7 +273,7 @@ class NodeRun:
         offered = {slug for slug, each in usable.items() if await labels.label(each) <= label}
 
         async def act(tx: Connection) -> NextStep | NodeCompleted | ReviewUnanswered:
-            session = await sessions.lock_for(tx, opened.session, run)
+            session = await sessions.lock_for(tx, opened.session, run, above=True)
             await tasks.progress(tx, run)
             lasts = self.agents.questions.settings().expire
             acts = SystemCalls(tx, run, self.assignment, session, offered, skills, clock.now(), lasts)
@@ -305,7 +305,7 @@ class NodeRun:
     async def _out_of_budget(self, tx: Connection, opened: OpenedTurn) -> NextStep | TurnResult:
         """Ask once for the whole tree whether its budget may be raised; all of its runs wait for the answer."""
         run, assignment = self.run, self.assignment
-        await sessions.lock_for(tx, opened.session, run)
+        await sessions.lock_for(tx, opened.session, run, above=True)
         place = await trees.place(tx, run.id)
         await trees.size(tx, place.master)  # one run of the tree at a time
         asked, limit = await reviews.of_tree(tx, place.master, BUDGET), place.budget_usd or 0.0

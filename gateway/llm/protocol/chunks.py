@@ -3,7 +3,7 @@
 import json
 import re
 from ast import literal_eval
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeAlias
@@ -278,11 +278,12 @@ class AnswerBuilder:
         older = (CallPiece(index=0, function=delta.function_call),) if delta.function_call else ()
         for piece in delta.tool_calls or older:
             self._add_piece(piece, choice.index or 0)
-        self.unknown.add(self.unknown.message, delta.unknown)
-        text = storable(_text(delta))
-        self._grow(len(text) or _hidden(delta))
+        unknown, text = delta.unknown, storable(_text(delta))
+        if unknown:
+            self.unknown.add(self.unknown.message, unknown)
+        self._grow(len(text) or _hidden(delta, unknown))
         shown = self.thinking.add(text) if text else ""
-        hidden, self.thinking.hidden = _thought(delta) + self.thinking.hidden, ""
+        hidden, self.thinking.hidden = _thought(delta, unknown) + self.thinking.hidden, ""
         if text and self.thinking.dropped:
             hidden, self._text = hidden + str(self._text), GrowingText()
         self._new_thought += hidden
@@ -352,15 +353,15 @@ def _text(delta: Delta) -> str:
     return delta.content or delta.refusal or ""
 
 
-def _thought(delta: Delta) -> str:
+def _thought(delta: Delta, unknown: Mapping[str, Any]) -> str:
     """The thinking that it shows; some servers send the same in several fields."""
-    each = (delta.summary, *(delta.unknown.get(name) for name in _THOUGHTS))
+    each = (delta.summary, *map(unknown.get, _THOUGHTS if unknown else ()))
     return storable(next((text for text in each if isinstance(text, str) and text), ""))
 
 
-def _hidden(delta: Delta) -> int:
+def _hidden(delta: Delta, unknown: Mapping[str, Any]) -> int:
     """Characters of the reasoning, or of another field that isn't shown; 1 if it isn't text."""
-    hidden = (*delta.unknown.values(), delta.content, delta.summary)
+    hidden = (*unknown.values(), delta.content, delta.summary)
     return max(len(each) if isinstance(each, str) else bool(each) for each in hidden)
 
 

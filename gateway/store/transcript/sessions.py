@@ -39,11 +39,15 @@ async def lock(conn: Connection, session: SessionId) -> Label:
     return Label(await conn.fetchval("select label from sessions where id = $1 for no key update", session))
 
 
-async def lock_for(conn: Connection, session: SessionId, run: Claim) -> Label:
-    """`lock`, then the fence of a run in it, as `tasks.hold`; raises `RunLost`."""
+async def lock_for(conn: Connection, session: SessionId, run: Claim, *, above: bool = False) -> Label:
+    """`lock`, then the fence of a run in it, as `tasks.hold`; raises `RunLost`.
+
+    `above`: locks the task above the run's first, as all that ends a tree does; for a run that may end or wait.
+    """
     sql = """select label, hold($2, $3) is null
-             from (select label from sessions where id = $1 for no key update) held"""
-    return Label(await conn.fetchval(sql, session, run.id, run.token))
+             from (select label from sessions where id = $1 for no key update) held left join (
+               select from tasks where $4 and id = (select parent_id from tasks where id = $2) for update) up on true"""
+    return Label(await conn.fetchval(sql, session, run.id, run.token, above))
 
 
 async def end(conn: Connection, session: SessionId) -> None:

@@ -209,12 +209,9 @@ async def progress(conn: Connection, run: Claim, session: SessionId | None = Non
 
     A `session` is locked before.
     """
-    sql = "select progress($1, $2, $3)"
-    if session is None:
-        await conn.execute(sql, run.id, run.token, LEASE)
-    else:
-        sql = f"{sql} from (select from sessions where id = $4 for no key update) held"
-        await conn.execute(sql, run.id, run.token, LEASE, session)
+    sql = """select progress($1, $2, $3)
+             from (select) run left join (select from sessions where id = $4 for no key update) held on true"""
+    await conn.execute(sql, run.id, run.token, LEASE, session)
 
 
 async def extend(conn: Connection, run: Claim) -> None:
