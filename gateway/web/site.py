@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from uuid import uuid4
 
 import structlog
 from cachetools import FIFOCache
@@ -13,8 +14,11 @@ from fastapi.responses import Response
 
 from gateway.domain.channels.routing import Ignore
 from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
+from gateway.domain.conversation.tools import Caller
 from gateway.domain.errors import TryAgainLater
+from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.json import Json
+from gateway.domain.principals import Label
 from gateway.domain.time import Clock
 from gateway.flow.inbound.persistence import Accepted
 from gateway.flow.secrets.guard import cleaned
@@ -215,3 +219,12 @@ def accepted_json(accepted: Accepted) -> dict[str, Json]:
     if isinstance(accepted.decision, Ignore):
         return {"kind": "ignored", **facts, "reason": accepted.decision.reason}
     return {"kind": kind_of(accepted.decision), **facts}
+
+
+def program_run() -> Caller:
+    """The run of a program's request to tools: it has no task, so no other process can take it over."""
+    return Caller(TaskId(uuid4()), 0, SessionId(uuid4()), None, Label.UNTRUSTED, _no_fence, _no_fence)
+
+
+async def _no_fence() -> None:
+    return None

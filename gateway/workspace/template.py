@@ -14,6 +14,7 @@ import structlog
 from gateway.config.data.files import sync_to_disk
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
+from gateway.logs.errors import logged
 from gateway.workspace.files.paths import READ_ONLY, WorkspaceError
 from gateway.workspace.files.tree import Workspace
 from gateway.workspace.instructions import MAX_PERSONA_BYTES
@@ -113,11 +114,8 @@ class Renewal:
 async def renew_files(workspace: Workspace, template: Path = TEMPLATE) -> None:
     """Replace each file that is an earlier version of the template's, word for word."""
     for renewal in [each for each in renewals(workspace, template) if not each.edited]:
-        try:
+        with logged(log, "workspace.not_renewed", WorkspaceError, file=renewal.path):
             await workspace.write(renewal.path, renewal.new, Label.OWNER, unlocked=True)
-        except WorkspaceError as error:
-            log.warning("workspace.not_renewed", file=renewal.path, error=str(error))
-        else:
             log.info("workspace.renewed", file=renewal.path)
 
 

@@ -11,6 +11,7 @@ from openai import AsyncOpenAI
 from gateway.domain.conversation.model import ToolCall
 from gateway.store.people import tokens
 from tests.fakes.eventually import eventually
+from tests.journeys.process import until
 from tests.web.conftest import BEARER, LOCAL_TOKEN, Web
 
 Headers = dict[str, str]
@@ -27,6 +28,11 @@ def agent(web: Web, slug: str, *head: str) -> None:
 async def bearer(web: Web, *scopes: str, source: str | None = None) -> Headers:
     _, plain = await tokens.create(web.backend.database, web.backend.owner.id, str(uuid4()), scopes, source=source)
     return {"Authorization": f"Bearer {plain}"}
+
+
+async def stored(web: Web, query: str, value: object) -> bool:
+    """Whether the query finds just this value."""
+    return await web.path.rows(query) == [(value,)]
 
 
 async def start(web: Web, headers: Headers = BEARER, **body: object) -> httpx.Response:
@@ -103,6 +109,36 @@ async def test_the_master_is_cancelled_by_who_may(web: Web) -> None:
     assert (await web.client.post(cancel, headers=trigger)).json() == {"status": "cancelled"}
     assert (await trace(web, master=made["id"]))[-1] == {"type": "end", "counts": {"cancelled": 1}}
     assert (await start(web, agent="nobody")).json()["error"]["code"] == "unknown_agent"
+
+
+async def test_a_program_answers_what_its_own_tree_asks_in_words_and_approves_nothing(web: Web) -> None:
+    web.model.says(ASK)
+    web.model.says(ASK)
+    own, other = await bearer(web, "trigger"), await bearer(web, "trigger")
+    made = (await start(web, own)).json()
+    again = (await start(web, own, input="another")).json()
+    await until(lambda: stored(web, "select count(*) from reviews where state = 'open'", 2))
+    [(name,)] = await web.path.rows("select 'A' || id from reviews where task_id = $1", made["id"])
+
+    async def answer(headers: Headers, task: str, question: str = name) -> int:
+        body = {"question": question, "answer": "Only on Monday"}
+        return (await web.client.post(f"/api/tasks/{task}/answer", json=body, headers=headers)).status_code
+
+    assert await answer(other, made["id"]) == 409
+    assert await answer(own, again["id"]) == 409
+    assert await answer(own, made["id"], "A999") == 409
+    await web.path.rows("update reviews set tool = 'write_file', kind = 'approval' where task_id = $1", made["id"])
+    assert await answer(own, made["id"]) == 409, "a call is for people"
+    await web.path.rows(
+        "update reviews set tool = 'request_human_review', kind = 'review' where task_id = $1", made["id"]
+    )
+    web.model.says("done")
+    assert await answer(own, made["id"]) == 200
+    assert await answer(own, made["id"]) == 409
+    await eventually(lambda: any("Only on Monday" in str(prompt.messages) for prompt in web.model.prompts))
+    heard = await web.path.rows("select text, label from messages where text like '%Only on Monday%'")
+    assert [label for _, label in heard] == [2]
+    assert '"label"' not in heard[0][0]
 
 
 async def test_agents_are_models(web: Web) -> None:

@@ -155,10 +155,9 @@ class _Switch:
         return subprocess.Popen(up, stdin=none, stdout=none, stderr=none, start_new_session=True, cwd=folder)
 
     def _is_ready(self, process: subprocess.Popen[bytes] | None) -> bool:
-        pid = running_pid(self.environment.data)
-        if pid is None or (process is not None and process.pid != pid):
-            return False
-        return LocalGateway(self.environment, gateway_address(self.environment)).health() == 200
+        pid, environment = running_pid(self.environment.data), self.environment
+        runs = pid is not None and (process is None or process.pid == pid)
+        return runs and LocalGateway(environment, gateway_address(environment)).health() == 200
 
     def _stop(self) -> None:
         """Stop the gateway and a server that `_look` left; a service stays enabled, for the next boot."""

@@ -13,6 +13,7 @@ from gateway.config.data.files import sync_to_disk
 from gateway.config.data.keys import make_keyring, master_key_variable, read_keyring, read_keys, write_keyring
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
+from gateway.logs.errors import logged
 from gateway.secrets.encryption import (
     Envelope,
     Keyring,
@@ -239,10 +240,8 @@ async def import_key_files(vault: Vault, owner: PrincipalId) -> None:
     After a kill the next start imports the file again. A file that cannot be imported stays.
     """
     for file in sorted((vault.data / "keys").glob("*.env")):
-        try:
+        with logged(log, "secrets.key_file_kept", OwnerMustAct, file=str(file)):
             await _import_file(vault, owner, file)
-        except OwnerMustAct as error:
-            log.warning("secrets.key_file_kept", file=str(file), problem=str(error))
 
 
 async def _import_file(vault: Vault, owner: PrincipalId, file: Path) -> None:

@@ -32,7 +32,7 @@ from gateway.store.connection.pool import Connection
 from gateway.store.transcript import sessions, tool_calls
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import ReviewQuestion
+from gateway.store.trust.reviews import FREE_QUESTION, ReviewQuestion
 from gateway.store.work import tasks, trees
 from gateway.store.work.trees import ChildRow
 
@@ -158,7 +158,7 @@ class SystemCalls:
         await queue(self.tx, self.run.principal_id, work, session, parent=self.run.id, agent=agent)
 
     async def _review(self, call: MessageRow, question: str) -> None:
-        name, arguments = "request_human_review", {"question": question}
+        name, arguments = FREE_QUESTION, {"question": question}
         asked = task_question(self.run, self.assignment, name, arguments, question, self.label, self.lasts)
         stored = await reviews.ask(self.tx, replace(asked, ordinal=call.ordinal), self.now)
         row = await reviews.lock(self.tx, stored.id)
@@ -168,7 +168,9 @@ class SystemCalls:
             await self._conclude(call, Labelled.own({"error": "expired", "message": f"Nobody answered {row.name}."}))
             self._unanswered = row.name
         else:
-            await self._conclude(call, Labelled.own({**row.response, "by": row.decided_by}))
+            told = {name: value for name, value in row.response.items() if name != "label"}
+            label = Label(int(str(row.response.get("label", Label.OWNER))))
+            await self._conclude(call, Labelled({**told, "by": row.decided_by}, label))
 
     async def _hand_off(self, call: MessageRow, agent: str) -> None:
         if agent not in self.agents:

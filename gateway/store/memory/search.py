@@ -95,7 +95,8 @@ async def hybrid(
     most = min(k if prior is None else max(k, POOL), MAX_HITS)
     values = (*filtering(principal, _indexed(which)), list(words), literal, number, most)
     rows = await conn.fetch(_HYBRID.format(FILTER), *values)
-    hits = [_hit(row) for row in rows if row["id"] is not None]
+    found = (row for row in rows if row["id"] is not None)
+    hits = [MemoryHit(read_row(Memory, row), row["score"], row["words"], row["cosine"]) for row in found]
     lifts = [(0.0 if prior is None else prior(hit), hit) for hit in hits]
     scored = [(hit.score + lift, hit) for lift, hit in lifts if lift is not None]
     best = sorted(scored, key=itemgetter(0), reverse=True)[:k]
@@ -148,10 +149,6 @@ def _indexed(which: MemoryFilter) -> MemoryFilter:
     if which.categories:
         return replace(which, kinds=(Kind.MEMORY,))
     return replace(which, kinds=(Kind.MEMORY, Kind.SUMMARY)) if which.tags or which.pinned else which
-
-
-def _hit(row: asyncpg.Record) -> MemoryHit:
-    return MemoryHit(read_row(Memory, row), row["score"], row["words"], row["cosine"])
 
 
 RECALL_TIMEOUT_MS = 20

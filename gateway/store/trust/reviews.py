@@ -26,6 +26,8 @@ from gateway.store.work import steps, tasks, trees
 LASTS = timedelta(minutes=15)
 AGAIN = timedelta(hours=1)
 """How long a question that was denied or expired counts against those of the same conversation, schedule or trigger."""
+FREE_QUESTION = "request_human_review"
+"""The question that a task asks in words."""
 BUDGET = "task_budget"
 """The question of a tree whose budget is used up."""
 DOUBT = "call_in_doubt"
@@ -115,7 +117,7 @@ class ReviewRow:
         """Name of the call, or of a task's question, for people."""
         if self.tool == DOUBT:
             return f"{self.arguments['tool']}, which may have run"
-        return {"request_human_review": "question of a task", BUDGET: "more budget"}.get(self.tool, self.tool)
+        return {FREE_QUESTION: "question of a task", BUDGET: "more budget"}.get(self.tool, self.tool)
 
 
 def digest_of(tool: str, arguments: JsonObject, base: str, session: SessionId | None) -> str:
@@ -258,18 +260,27 @@ async def mark_told(conn: Connection, review: ReviewId) -> bool:
 
 
 async def decide(
-    conn: Connection, review: ReviewId, asked: PrincipalId, now: datetime, *, yes: bool, by: str, comment: str = ""
+    conn: Connection,
+    review: ReviewId,
+    asked: PrincipalId,
+    now: datetime,
+    *,
+    yes: bool,
+    by: str,
+    comment: str = "",
+    label: Label = Label.OWNER,
 ) -> ReviewRow | None:
     """Take the answer of the person who was asked, once, and queue what follows from it; None if it comes too late.
 
-    A `comment` is kept with the answer to a `review`.
+    A `comment` is kept with the answer to a `review`; its `label` is another than the person's if a program gives it.
     """
     sql = """update reviews set
                state = case when $4 then 'approved' else 'denied' end, decided_by = $5, decided_at = $3,
-               response = case kind when 'review' then jsonb_build_object('approved', $4::bool, 'comment', $6::text) end
+               response = case kind when 'review' then jsonb_strip_nulls(
+                 jsonb_build_object('approved', $4::bool, 'comment', $6::text, 'label', nullif($7::int, 0))) end
              where id = $1 and asked_id = $2 and state = 'open' and (expires_at is null or expires_at > $3)
              returning *"""
-    rows = await fetch_all(conn, ReviewRow, sql, review, asked, now, yes, by, storable(comment))
+    rows = await fetch_all(conn, ReviewRow, sql, review, asked, now, yes, by, storable(comment), label)
     await _settle(conn, rows, Event.APPROVED if yes else Event.DENIED)
     return rows[0] if rows else None
 

@@ -23,11 +23,9 @@ from gateway.agent.memory.search import MemorySearch
 from gateway.agent.policy import Policy
 from gateway.agent.tool_sources import AnyArguments
 from gateway.agent.toolbox import Toolbox, unwatched
-from gateway.agent.work.schedules import schedule_line
 from gateway.domain.conversation.model import ToolCall, ToolSpec
 from gateway.domain.conversation.tools import AnyTool, Effect, Labelled, Tool, ToolClass, ToolFailed
 from gateway.domain.conversation.tools import Caller as Run
-from gateway.domain.ids import SessionId, TaskId
 from gateway.domain.json import JsonObject
 from gateway.domain.memory.memories import MemoryAccess
 from gateway.domain.people.credentials import SCOPE_WORDS, Scope, permits
@@ -35,13 +33,12 @@ from gateway.domain.principals import Label, Role
 from gateway.domain.text.texts import one_line
 from gateway.domain.work.trees import MODELS
 from gateway.flow.secrets.guard import Clean
-from gateway.store.work import schedules
 from gateway.tools import PrincipalContext, Services, files
 from gateway.tools.memory import tools
 from gateway.web.auth.access import OWNER, Caller, at_page, for_programs, needs, public
 from gateway.web.http.errors import Refused
 from gateway.web.http.headers import hosts_of, page_url, split_host
-from gateway.web.site import AtSite, Site
+from gateway.web.site import AtSite, Site, program_run
 from gateway.workspace.files.tree import Workspace
 
 if TYPE_CHECKING:
@@ -62,7 +59,11 @@ SHARED, OF_FILES = "shared", {"list_files", "read_file"}
 """The folder of the workspace that the scope `files` opens unless it names another, and its tools."""
 TURN_SECONDS, MAX_ANSWER_CHARS = 3_600.0, 1_000_000
 _TEXT: JsonObject = {"type": "string"}
+_LATER: JsonObject = {**_TEXT, "default": ""}
+"""An argument that may be left out."""
 _OF_TASK: JsonObject = {"id": {"type": "string", "format": "uuid"}}
+_ANSWER: JsonObject = {**_OF_TASK, "question": _TEXT, "answer": _TEXT}
+_PROPOSED: JsonObject = {"name": _TEXT, "prompt": _TEXT, "cron_expr": _LATER, "run_at": _LATER, "timezone": _LATER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ class Endpoint:
     def tool(self, request: Request) -> AnyTool:
         """The tool for the client that sent `request`."""
         run, effect = partial(_requested, request, self), Effect.SAFE if self.method == "GET" else Effect.ONCE
-        schema: JsonObject = {"type": "object", "properties": self.arguments, "required": list(self.arguments)}
+        needed = [name for name, each in self.arguments.items() if each is not _LATER]
+        schema: JsonObject = {"type": "object", "properties": self.arguments, "required": needed}
         limits = TURN_SECONDS, MAX_ANSWER_CHARS, ToolClass.READ
         return Tool(self.name, self.description, AnyArguments, run, effect, *limits, parameters=schema)
 
@@ -90,7 +92,12 @@ ENDPOINTS = (
     Endpoint("get_task", "Follow a task.", (Scope.READ, Scope.TRIGGER), "GET", "/api/tasks/{id}", _OF_TASK),
     Endpoint("start_task", "Start a task.", (Scope.TRIGGER,), "POST", "/api/tasks", {"input": _TEXT}),
     Endpoint("cancel_task", "Cancel a task.", (Scope.TRIGGER,), "POST", "/api/tasks/{id}/cancel", _OF_TASK),
+    Endpoint("list_questions", "List questions to the person.", (Scope.READ,), "GET", "/api/reviews"),
+    Endpoint(
+        "answer_question", "Answer what a task asks.", (Scope.TRIGGER,), "POST", "/api/tasks/{id}/answer", _ANSWER
+    ),
     Endpoint("list_schedules", "List reminders and recurring work.", (Scope.READ,), "GET", "/api/schedules"),
+    Endpoint("propose_schedule", "Propose a schedule.", (Scope.TRIGGER,), "POST", "/api/schedules", _PROPOSED),
 )
 READING = {"memory_search", "memory_get", *OF_FILES, *(each.name for each in ENDPOINTS if each.method == "GET")}
 DESTRUCTIVE = {"forget", "cancel_task"}
@@ -255,13 +262,6 @@ def _authorization_server(
     return AuthorizationServer(site, SCOPES, split_host(request.headers["host"])[1], granted)
 
 
-@router.get("/api/schedules", dependencies=[Depends(needs(Scope.READ))])
-async def schedules_listed(site: AtSite) -> dict[str, list[str]]:
-    """List the owner's reminders and recurring work, a line each."""
-    rows = await site.database.read(lambda conn: schedules.listed(conn, site.owner.id))
-    return {"schedules": list(map(schedule_line, rows))}
-
-
 def _loaded(toolbox: Toolbox, clean: Clean) -> "StreamableHTTPSessionManager":
     """The server for one request. The import takes most of a second, so it happens at the first request."""
     from mcp import types
@@ -279,8 +279,9 @@ def _loaded(toolbox: Toolbox, clean: Clean) -> "StreamableHTTPSessionManager":
 
     async def called(_context: object, params: types.CallToolRequestParams) -> types.CallToolResult:
         call = ToolCall(str(uuid4()), params.name, clean(json.dumps(params.arguments or {})))
-        caller = Run(TaskId(uuid4()), 0, SessionId(uuid4()), None, Label.UNTRUSTED, _no_fence, _no_fence)
-        outcome = await toolbox.run(call, caller, again=True)  # no turn repeats it: the client is told of an outage
+        outcome = await toolbox.run(
+            call, program_run(), again=True
+        )  # no turn repeats it: the client is told of an outage
         content, data = [types.TextContent(text=outcome.text)], json.loads(outcome.text)
         return types.CallToolResult(content=content, structured_content=data, is_error=outcome.failed)
 
@@ -288,7 +289,3 @@ def _loaded(toolbox: Toolbox, clean: Clean) -> "StreamableHTTPSessionManager":
         "supaclaw", version=version("supaclaw"), instructions=INSTRUCTIONS, on_list_tools=listed, on_call_tool=called
     )
     return StreamableHTTPSessionManager(server, json_response=True, stateless=True)
-
-
-async def _no_fence() -> None:
-    """A request has no task, so no other process can take it over."""

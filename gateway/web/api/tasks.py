@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Annotated
 from uuid import UUID
 
@@ -9,17 +10,20 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import Field
 
 from gateway.agent.work.task_trees import NoSuchTask
-from gateway.domain.ids import TaskId
+from gateway.domain.ids import ReviewId, TaskId
 from gateway.domain.people.credentials import Scope, permits
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import LONGEST_INPUT, MAIN
 from gateway.flow.trees.control import ProgramRequest
+from gateway.store.connection.pool import Connection
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import FREE_QUESTION, ReviewRow
 from gateway.store.work import tasks, trees, triggers
 from gateway.store.work.tasks import TaskReport
 from gateway.store.work.trees import Node, TreeFilter, TreeRow
-from gateway.web.auth.access import Caller, needs
-from gateway.web.http.bodies import RequestBody, json_body, validated
+from gateway.web.auth.access import Caller, needs, refuse_source
+from gateway.web.http.bodies import RequestBody, Text, json_body, validated
 from gateway.web.http.errors import Refused
 from gateway.web.site import PRINTABLE, AtSite
 
@@ -36,6 +40,13 @@ class NewTask(RequestBody):
     input: str = Field(min_length=1, max_length=LONGEST_INPUT, pattern=r"\S")
     budget: float | None = Field(None, gt=0, description="US dollars; no more than budgets.task_usd.")
     idempotency_key: str | None = Field(None, min_length=1, max_length=200, pattern=PRINTABLE)
+
+
+class TaskAnswer(RequestBody):
+    """An answer to a question of a task, by its name, such as A17."""
+
+    question: Text
+    answer: Text = Field(min_length=1, max_length=2_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +78,7 @@ async def create(
 ) -> CreatedTask:
     """Start a tree of tasks; read its result here, it is not sent to a chat."""
     site.rate_limiter.spend(caller.account)
-    if caller.source is not None:
-        raise Refused(403, "wrong_source", f"This token only triggers for {caller.source}: POST /trigger.")
+    refuse_source(caller)
     body = validated(NewTask, await request.body())
     key = body.idempotency_key or key
     wanted = ProgramRequest(body.agent, body.input, _label(caller), caller.account, body.budget, key)
@@ -115,6 +125,30 @@ async def task(
                 master = (await trees.place(conn, report.id)).master
                 return _view(report, await trees.nodes(conn, master), await trees.counts(conn, master, tree=True))
     raise NoSuchTask("There is no such task.")
+
+
+@router.post("/api/tasks/{task_id}/answer", openapi_extra=json_body(TaskAnswer.model_json_schema()))
+async def answer(
+    request: Request,
+    site: AtSite,
+    caller: Annotated[Caller, Depends(needs(Scope.TRIGGER, body=MAX_BODY))],
+    task_id: UUID,
+) -> dict[str, str]:
+    """Answer, in words, a question of a tree that this token has started; it can't approve calls or budgets."""
+    body, by, id = validated(TaskAnswer, await request.body()), caller.account, TaskId(task_id)
+
+    async def settle(tx: Connection) -> ReviewRow | None:
+        row = await reviews.get(tx, reviews.number(body.question) or ReviewId(0))
+        if row is None or row.tool != FREE_QUESTION or row.task_id is None:
+            return None
+        own = await triggers.sent_by(tx, id, by, None) and (await trees.place(tx, row.task_id)).master == id
+        told = partial(reviews.decide, tx, row.id, row.asked_id, site.clock.now(), by=by, label=_label(caller))
+        return await told(yes=True, comment=body.answer) if own else None
+
+    if (row := await site.database.run(settle)) is None:
+        raise Refused(409, "not_open", "No question of a task that this token has started waits by that name.")
+    await site.topics.refresh()
+    return {"answered": row.name}
 
 
 @router.post("/api/tasks/{task_id}/cancel")

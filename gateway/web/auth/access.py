@@ -128,6 +128,12 @@ def needs(*scopes: Scope, body: int = SMALL_BODY, members: bool = False) -> Requ
     return Requirement(identify, "bearer", body)
 
 
+def refuse_source(caller: Caller) -> None:
+    """Raise `Refused` for the token of one source of webhooks."""
+    if caller.source is not None:
+        raise Refused(403, "wrong_source", f"This token only triggers for {caller.source}: POST /trigger.")
+
+
 async def by_bearer(request: Request) -> Caller | None:
     """The caller named by the Authorization header; None if it is absent or invalid."""
     plain = _bearer(request)

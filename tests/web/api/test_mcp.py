@@ -15,7 +15,9 @@ import httpx2
 from mcp import ClientSession, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from gateway.domain.conversation.model import ToolCall
 from gateway.store.people import tokens
+from tests.journeys.process import until
 from tests.web.conftest import BEARER, LOCAL_TOKEN, Web
 from tests.web.test_memory_api import Headers, agent, owners, remember
 
@@ -174,7 +176,13 @@ async def test_a_token_gets_the_tools_of_its_scopes_as_requests_of_its_own(web: 
         assert (await session.call_tool("memory_search", {"query": "x"})).is_error
     assert not web.model.prompts[-1].tools
     async with over_http(web, starts) as session:
-        assert [tool.name for tool in (await session.list_tools()).tools] == ["get_task", "start_task", "cancel_task"]
+        assert [tool.name for tool in (await session.list_tools()).tools] == [
+            "get_task",
+            "start_task",
+            "cancel_task",
+            "answer_question",
+            "propose_schedule",
+        ]
         started = (await session.call_tool("start_task", {"input": "Count the zebras"})).structured_content
         assert started
         assert not (await session.call_tool("cancel_task", {"id": started["id"]})).is_error
@@ -182,9 +190,36 @@ async def test_a_token_gets_the_tools_of_its_scopes_as_requests_of_its_own(web: 
             assert (await session.call_tool("cancel_task", {"id": id})).is_error
     async with over_http(web, reads) as session:
         listed = (await session.list_tools()).tools
-        assert [tool.name for tool in listed] == ["list_tasks", "get_task", "list_schedules"]
+        assert [tool.name for tool in listed] == ["list_tasks", "get_task", "list_questions", "list_schedules"]
         assert all(tool.annotations and tool.annotations.read_only_hint for tool in listed)
         rows = (await session.call_tool("list_tasks", {})).structured_content
         assert rows
         assert [row["id"] for row in rows["result"]] == [started["id"]]
+        assert (await session.call_tool("list_schedules", {})).structured_content == {"schedules": []}
+
+
+async def test_a_program_answers_what_its_task_asks_and_proposes_a_schedule(web: Web) -> None:
+    web.model.says(ToolCall("", "request_human_review", json.dumps({"question": "All of them?"})))
+    async with over_http(web, await agent(web, "t", "trigger", "read")) as session:
+        started = (await session.call_tool("start_task", {"input": "Count the zebras"})).structured_content
+        assert started
+
+        async def asked() -> list[Any]:
+            listed = (await session.call_tool("list_questions", {})).structured_content
+            return [each["name"] for each in (listed or {})["result"] if each["state"] == "open"]
+
+        async def waits() -> bool:
+            return bool(await asked())
+
+        await until(waits)
+        names = await asked()
+        web.model.says("done")
+        given = {"id": started["id"], "question": names[0], "answer": "Yes, all"}
+        assert (await session.call_tool("answer_question", given)).structured_content == {"answered": names[0]}
+        assert (await session.call_tool("answer_question", given)).is_error, "once"
+
+        rome = {"name": "Rome", "prompt": "Look for trains.", "cron_expr": "0 9 * * 1"}
+        proposed = (await session.call_tool("propose_schedule", rome)).structured_content
+        assert proposed
+        assert await asked() == [proposed["waiting_for_approval"]]
         assert (await session.call_tool("list_schedules", {})).structured_content == {"schedules": []}
