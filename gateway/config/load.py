@@ -144,7 +144,8 @@ def parse_json(text: str, source: str = "config.json") -> dict[str, JsonValue]:
     try:
         raw: JsonValue = json.loads(text, object_pairs_hook=_without_repeats)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{source}: line {error.lineno}, column {error.colno}: {error.msg}; {_CURE}") from None
+        problem = error.msg.removesuffix(" starting at")
+        raise ConfigError(f"{source}: line {error.lineno}, column {error.colno}: {problem}; {_CURE}") from None
     except RecursionError:
         raise ConfigError(f"{source}: nested too deeply") from None
     except (ConfigError, ValueError) as error:  # also a number of too many digits

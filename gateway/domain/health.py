@@ -104,9 +104,9 @@ class Vitals:
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A measurement for monitoring, by values of its label; without a label, the only value is that of ""."""
+    """A measurement for monitoring: values `by` something, such as channels, or the one of "" by nothing."""
 
     name: str
     meaning: str
     values: Mapping[str, float]
-    label: str = ""
+    by: str = ""

@@ -127,7 +127,8 @@ class Questions:
         finally:
             if row.state == "open":
                 end = partial(reviews.decide, review=row.id, asked=row.asked_id, yes=False, by=CALL_ENDED)
-                await asyncio.shield(self.engine.database.run(partial(end, now=self.engine.clock.now())))
+                now = self.engine.clock.now()
+                await asyncio.shield(self.engine.database.run(partial(end, now=now, label=Label.OWNER)))
         return str((row.response or {}).get("comment", "")) if row.state == "approved" else None
 
     async def _pass_unasked(self, tx: Connection, own: Label, caller: Caller, words: Sequence[Words] | None) -> bool:

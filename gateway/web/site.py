@@ -227,4 +227,4 @@ def program_run() -> Caller:
 
 
 async def _no_fence() -> None:
-    return None
+    """Hold nothing up."""

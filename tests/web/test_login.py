@@ -125,7 +125,7 @@ async def test_a_name_is_taken_while_its_token_lives(web: Web):
     _, plain = await tokens.create(database, owner, "phone", ["chat", "read"])
     found = await tokens.find(database, plain)
     assert found is not None
-    assert [scope.value for scope in found.scopes] == ["chat", "read"]
+    assert list(found.scopes) == ["chat", "read"]
 
 
 async def test_the_environments_code_signs_in_once_whatever_restarts(running: Running):

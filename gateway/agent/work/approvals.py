@@ -67,7 +67,7 @@ async def settle_review(
     row = await own_question(tx, person, which)
     if yes and in_chat:
         _require_shown_whole(row)
-    decided = await reviews.decide(tx, row.id, row.asked_id, now, yes=yes, by=by, comment=comment)
+    decided = await reviews.decide(tx, row.id, row.asked_id, now, yes=yes, by=by, label=Label.OWNER, comment=comment)
     if decided is None:
         over = {"open": "expired", "expired": "expired", "closed": "was closed"}
         raise NotDecided(f"{row.name} {over.get(row.state, 'was already answered')}; this answer changes nothing.")

@@ -46,8 +46,8 @@ def encoded_gauges(resource: Facts, gauges: Iterable[Gauge], now: datetime) -> b
 
 def _metric(gauge: Gauge, at: int) -> metrics_pb2.Metric:
     metric = metrics_pb2.Metric(name=gauge.name, description=gauge.meaning)
-    for label, value in gauge.values.items():
-        facts = _attributes({gauge.label: label} if gauge.label else {})
+    for each, value in gauge.values.items():
+        facts = _attributes({gauge.by: each} if gauge.by else {})
         metric.gauge.data_points.add(attributes=facts, time_unix_nano=at, as_double=value)
     return metric
 

@@ -267,8 +267,8 @@ async def decide(
     *,
     yes: bool,
     by: str,
+    label: Label,
     comment: str = "",
-    label: Label = Label.OWNER,
 ) -> ReviewRow | None:
     """Take the answer of the person who was asked, once, and queue what follows from it; None if it comes too late.
 

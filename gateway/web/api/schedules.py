@@ -1,6 +1,7 @@
 """Schedules: a list of the owner's, and those that programs propose."""
 
 import json
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
@@ -14,7 +15,7 @@ from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Connection
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import AGAIN, ReviewQuestion, ReviewRow
+from gateway.store.trust.reviews import ReviewQuestion, ReviewRow
 from gateway.store.work import schedules
 from gateway.web.auth.access import Caller, needs, refuse_source
 from gateway.web.http.bodies import RequestBody, Text, json_body, validated
@@ -23,7 +24,6 @@ from gateway.web.site import AtSite, program_run
 
 MAX_PROPOSED = 3
 """Proposals that wait for the owner at the same time."""
-LASTS = 24 * AGAIN
 
 router = APIRouter()
 
@@ -65,7 +65,7 @@ async def propose(
         raise Refused(409, failed.error, failed.message) from failed
     preview, act = f"{caller.account} proposes this schedule.\n{change.preview}", ToolClass.PERSIST
     what = cron.name, given_in(arguments), preview, Label.UNTRUSTED, change.base
-    question = ReviewQuestion(site.owner.id, site.owner.id, *what, lasts=LASTS, act=act)
+    question = ReviewQuestion(site.owner.id, site.owner.id, *what, lasts=timedelta(days=1), act=act)
     row = await site.database.run(lambda tx: _ask(tx, site, question))
     await site.topics.refresh()
     return {"waiting_for_approval": row.name, "status": "Nothing is changed yet: the owner is asked."}

@@ -51,8 +51,8 @@ async def metrics(site: AtSite) -> Response:
 def _lines(gauge: Gauge) -> Iterator[str]:
     yield f"# HELP {gauge.name} {gauge.meaning}"
     yield f"# TYPE {gauge.name} gauge"
-    for label, value in gauge.values.items():
-        yield f'{gauge.name}{{{gauge.label}="{label}"}} {value}' if gauge.label else f"{gauge.name} {value}"
+    for each, value in gauge.values.items():
+        yield f'{gauge.name}{{{gauge.by}="{each}"}} {value}' if gauge.by else f"{gauge.name} {value}"
 
 
 @router.post("/api/heartbeat", status_code=202, dependencies=[Depends(needs(Scope.ADMIN))])

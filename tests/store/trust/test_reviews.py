@@ -93,7 +93,7 @@ async def test_more_budget_for_a_task_that_was_cleared_changes_nothing(world: Wo
         await retention.clear_trees(tx, LATER)
         [row] = await reviews.list_open(tx, world.principal, NOW)
 
-        decided = await reviews.decide(tx, row.id, world.principal, NOW, yes=True, by="web:1")
+        decided = await reviews.decide(tx, row.id, world.principal, NOW, yes=True, by="web:1", label=Label.OWNER)
 
     assert decided is not None
     assert (decided.state, decided.decided_by) == ("approved", "web:1")
