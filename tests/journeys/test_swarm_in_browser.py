@@ -92,7 +92,7 @@ async def register(visit: Visit, slug: str, head: str) -> None:
     page = visit.page
     await page.goto(f"{visit.home}/agents")
     await page.get_by_text("New agent").first.click()
-    await page.get_by_label("File name").fill(slug)
+    await page.get_by_label("Short name").fill(slug)
     await page.get_by_label("Name", exact=True).fill(slug)
     await page.get_by_label("What it is for").fill("new")
     await page.get_by_label("What it should do").fill("Nothing yet.")

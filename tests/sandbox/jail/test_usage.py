@@ -98,8 +98,8 @@ async def _run(workshop: Workshop, place: Path, line: str) -> tuple[Report, str]
     "line",
     [
         "for i in {1..100}; do head -c 500000 /dev/zero >$i; sleep 0.02; done",
-        "for i in {1..4000}; do >$i; ((i % 50)) || sleep 0.02; done",
-        "mkdir a; for i in {1..4000}; do ln -s x a/$i || exit; ((i % 50)) || sleep 0.02; done",
+        "for i in {1..4000}; do >$i; ((i % 50)) || sleep 0.05; done",
+        "mkdir a; for i in {1..4000}; do ln -s x a/$i || exit; ((i % 50)) || sleep 0.05; done",
     ],
     ids=["bytes", "files", "links"],
 )
