@@ -13,6 +13,7 @@ from gateway.domain.conversation.tools import ToolClass, ToolFailed
 from gateway.domain.errors import required
 from gateway.domain.people.credentials import Scope
 from gateway.domain.principals import Label
+from gateway.domain.text.texts import one_line
 from gateway.store.connection.pool import Connection
 from gateway.store.trust import reviews
 from gateway.store.trust.reviews import ReviewQuestion, ReviewRow
@@ -34,7 +35,7 @@ class ProposedSchedule(RequestBody):
     name: Text = Field(min_length=1, max_length=200)
     prompt: Text = Field(min_length=1, description="The work to do then.")
     cron_expr: Text | None = Field(None, description="minute hour day-of-month month day-of-week")
-    run_at: Text | None = Field(None, description="ISO 8601, or in 20 minutes")
+    run_at: Text | None = Field(None, pattern=r"^\d", description="ISO 8601")
     timezone: Text | None = Field(None, description="IANA; default: the owner's")
 
 
@@ -63,7 +64,8 @@ async def propose(
         )
     except ToolFailed as failed:
         raise Refused(409, failed.error, failed.message) from failed
-    preview, act = f"{caller.account} proposes this schedule.\n{change.preview}", ToolClass.PERSIST
+    who = one_line(caller.session.name if caller.session else "local", 100)
+    preview, act = f'The program "{who}" proposes this schedule.\n{change.preview}', ToolClass.PERSIST
     what = cron.name, given_in(arguments), preview, Label.UNTRUSTED, change.base
     question = ReviewQuestion(site.owner.id, site.owner.id, *what, lasts=timedelta(days=1), act=act)
     row = await site.database.run(lambda tx: _ask(tx, site, question))

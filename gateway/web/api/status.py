@@ -49,8 +49,7 @@ async def metrics(site: AtSite) -> Response:
 
 
 def _lines(gauge: Gauge) -> Iterator[str]:
-    yield f"# HELP {gauge.name} {gauge.meaning}"
-    yield f"# TYPE {gauge.name} gauge"
+    yield f"# HELP {gauge.name} {gauge.meaning}\n# TYPE {gauge.name} gauge"
     for each, value in gauge.values.items():
         yield f'{gauge.name}{{{gauge.by}="{each}"}} {value}' if gauge.by else f"{gauge.name} {value}"
 

@@ -142,8 +142,8 @@ async def answer(
         if row is None or row.tool != FREE_QUESTION or row.task_id is None:
             return None
         own = await triggers.sent_by(tx, id, by, None) and (await trees.place(tx, row.task_id)).master == id
-        told = partial(reviews.decide, tx, row.id, row.asked_id, site.clock.now(), by=by, label=_label(caller))
-        return await told(yes=True, comment=body.answer) if own else None
+        told = partial(reviews.decide, tx, row.id, row.asked_id, site.clock.now(), label=_label(caller))
+        return await told(yes=True, by=f"token:{by}", comment=body.answer) if own else None
 
     if (row := await site.database.run(settle)) is None:
         raise Refused(409, "not_open", "No question of a task that this token has started waits by that name.")

@@ -3,6 +3,7 @@
 import httpx
 import pytest
 
+from gateway.store.people import tokens
 from tests.journeys.process import until
 from tests.web.conftest import BEARER, Web
 from tests.web.test_tasks import Headers, bearer, stored
@@ -16,12 +17,13 @@ async def propose(web: Web, headers: Headers, **more: object) -> httpx.Response:
 
 
 async def test_nothing_is_made_before_the_owners_yes(web: Web) -> None:
-    proposed = (await propose(web, await bearer(web, "trigger"))).json()
+    _, plain = await tokens.create(web.backend.database, web.backend.owner.id, "planner", ["trigger"])
+    proposed = (await propose(web, {"Authorization": f"Bearer {plain}"})).json()
     number = proposed["waiting_for_approval"]
     assert await web.path.rows(SCHEDULES) == []
     async with web.sign_in() as browser:
         shown = (await browser.get("/inbox")).text
-        assert "proposes this schedule" in shown
+        assert "The program &#34;planner&#34; proposes this schedule." in shown
         assert "Look for trains." in shown
         assert (await browser.post(f"/approvals/{number}/approve", data={})).status_code == 204
     await until(lambda: stored(web, SCHEDULES, "Look for trains."))
@@ -43,6 +45,7 @@ async def test_a_no_makes_nothing(web: Web) -> None:
         ({"timezone": "Rome"}, 409, "Rome"),
         ({"cron_expr": None}, 409, "run_at"),
         ({"action": "remove"}, 400, "action"),
+        ({"cron_expr": None, "run_at": "in 20 minutes"}, 400, "run_at"),  # from when on?
         ({"prompt": ""}, 400, "prompt"),
     ],
 )
