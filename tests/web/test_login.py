@@ -128,6 +128,12 @@ async def test_a_name_is_taken_while_its_token_lives(web: Web):
     assert list(found.scopes) == ["chat", "read"]
 
 
+@pytest.mark.parametrize("scope", ["everything", "files:notes"])
+async def test_only_known_scopes_are_given(web: Web, scope: str) -> None:
+    with pytest.raises(ValueError, match="is not a valid Scope"):
+        await tokens.create(web.backend.database, web.backend.owner.id, "phone", [scope])
+
+
 async def test_the_environments_code_signs_in_once_whatever_restarts(running: Running):
     code = "5f" * 8 + "0123456789abcdef"
     started = await running.start(first_code=code)

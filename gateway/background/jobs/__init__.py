@@ -10,6 +10,7 @@ from gateway.background.upkeep.heartbeat import HeartbeatHalt
 from gateway.background.worker import Runner
 from gateway.config.plugins import offers
 from gateway.domain.conversation.model import Highest, Reply, Usage
+from gateway.domain.errors import OwnerMustAct
 from gateway.domain.settings import VoiceReply
 from gateway.domain.work.tasks import Claim, Status
 from gateway.flow.engine import Engine
@@ -125,4 +126,10 @@ class Job:
 
 def discover(parts: JobParts) -> dict[str, Runner]:
     """The runner of every kind of task; raises `OwnerMustAct` for a file without one."""
-    return {name: runner(parts) for name, runner in offers(__name__, "runner", Callable)}
+    found: dict[str, Runner] = {}
+    for name, runner in offers(__name__, "runner", Callable):
+        try:
+            found[name] = runner(parts)
+        except Exception as exc:
+            raise OwnerMustAct(f"The job {name} cannot be built; fix or remove its file. {exc}") from exc
+    return found

@@ -156,7 +156,7 @@ async def create(
     if agent == DEFAULT_AGENT:
         raise OwnerMustAct(f"{agent} is your own agent; give the token's agent another name")
     plain = plain or new_token()
-    held = [f"{scope}:{folder}" if folder and scope == Scope.FILES else str(scope) for scope in scopes]
+    held = [f"{each}:{folder}" if folder and each is Scope.FILES else each.value for each in map(Scope, scopes)]
     named = agent or (f"token {name}" if name == DEFAULT_AGENT else name)
     sql = """insert into api_tokens (id, principal_id, name, kind, sha256, scopes, expires_at, source, as_owner,
                                      agent, shared)

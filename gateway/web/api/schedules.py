@@ -35,7 +35,7 @@ class ProposedSchedule(RequestBody):
     name: Text = Field(min_length=1, max_length=200)
     prompt: Text = Field(min_length=1, description="The work to do then.")
     cron_expr: Text | None = Field(None, description="minute hour day-of-month month day-of-week")
-    run_at: Text | None = Field(None, pattern=r"^\d", description="ISO 8601")
+    run_at: Text | None = Field(None, pattern=r"^(\d|$)", description="ISO 8601")
     timezone: Text | None = Field(None, description="IANA; default: the owner's")
 
 

@@ -29,6 +29,10 @@ async def test_nothing_is_made_before_the_owners_yes(web: Web) -> None:
     await until(lambda: stored(web, SCHEDULES, "Look for trains."))
 
 
+async def test_a_client_may_fill_in_the_defaults(web: Web) -> None:
+    assert (await propose(web, BEARER, run_at="", timezone="")).status_code == 202
+
+
 async def test_a_no_makes_nothing(web: Web) -> None:
     number = (await propose(web, BEARER)).json()["waiting_for_approval"]
     async with web.sign_in() as browser:
