@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol
+from typing import Protocol, assert_never
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from pydantic import BaseModel, Field, ValidationError
@@ -173,9 +173,13 @@ def is_text(source: str) -> bool:
 
 
 def _files(data: bytes, place: Place) -> Files:
-    if isinstance(place, Gist):
-        return _gist(data)
-    return unpack(data, folder_of(entries(data), place.folder, place.skill))
+    match place:
+        case Archive():
+            return unpack(data, folder_of(entries(data), place.folder, place.skill))
+        case Gist():
+            return _gist(data)
+        case unreachable:
+            assert_never(unreachable)
 
 
 class _GistFile(BaseModel):

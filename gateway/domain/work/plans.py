@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from itertools import chain
 from math import isfinite
 from textwrap import indent
 from typing import Literal, Self
@@ -192,10 +191,13 @@ class Plan:
 
     def step_for(self, tool: str, given: Mapping[str, Json], ordinal: int) -> int | None:
         """The number of the step that a call fills: the next one of this tool which has these values."""
-        filled = (each.number for each in self.spent if each.ordinal == ordinal)
-        left = ((number, step) for number, step in enumerate(self.steps, start=1) if number > self._last)
-        fitting = (number for number, step in left if step.tool == tool and _agrees(step, given))
-        return next(chain(filled, fitting), None)
+        for each in self.spent:
+            if each.ordinal == ordinal:
+                return each.number
+        for number, step in enumerate(self.steps, start=1):
+            if number > self._last and step.tool == tool and _agrees(step, given):
+                return number
+        return None
 
     def result(self, number: int) -> JsonObject:
         """The result of a step; raises `LookupError` if it can't be used, `NotYet` if there may be one later."""

@@ -209,7 +209,8 @@ def blocks(lines: Iterable[Line]) -> Iterator[Block]:
         heading = None if fenced else _HEADING.match(line.text)
         bullet = None if fenced else _BULLET.match(line.text)
         if heading or (block and not fenced and _ends_block(block, line.text, bullet)):
-            yield from [block] if block and block.text else []
+            if block and block.text:
+                yield block
             block = None
         if heading:
             level = len(heading[1])
@@ -220,7 +221,8 @@ def blocks(lines: Iterable[Line]) -> Iterator[Block]:
             path = tuple(headings[each] for each in sorted(headings))
             block = Block(line.number, path, bullet is not None, len(bullet[1].expandtabs()) if bullet else 0)
             block.add(line, bullet[2] if bullet else line.text)
-    yield from [block] if block and block.text else []
+    if block and block.text:
+        yield block
 
 
 def _ends_block(block: Block, text: str, bullet: re.Match[str] | None) -> bool:

@@ -203,8 +203,10 @@ async def quoted_label(conn: Connection, at: AddressRow, inbound: Inbound) -> La
     UNTRUSTED for all else: some platforms let the sender write the quote. What the gateway itself said may name others.
     """
     found = await conn.fetch(_QUOTED, at.channel, at.account, at.chat, inbound.quoted_id, at.principal_id)
-    held = (row for row in found if any(holds_quote(row[text], inbound.quoted) for text in ("text", "shown")))
-    return next((Label(row["label"]) for row in held if inbound.quoted_id), Label.UNTRUSTED)
+    for row in found if inbound.quoted_id else ():
+        if any(holds_quote(text, inbound.quoted) for text in (row["text"], row["shown"])):
+            return Label(row["label"])
+    return Label.UNTRUSTED
 
 
 def holds_quote(text: str, quote: str) -> bool:
