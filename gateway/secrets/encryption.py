@@ -179,10 +179,9 @@ def unseal_file(keys: Keyring, source: BinaryIO, target: BinaryIO) -> None:
     if (key := keys.named(head[len(SEALED) : -_SALT].decode("ascii", "replace"))) is None:
         raise OwnerMustAct("the file is encrypted with another master key than this gateway's: use --recovery-key")
     aes = _derived_cipher(key, b"supaclaw files", head)
-    try:
+    changed = OwnerMustAct("the file was changed or cut off after it was encrypted; use another copy of it")
+    with raising(changed, InvalidTag):
         target.writelines(aes.decrypt(nonce, piece, head) for nonce, piece in _pieces(source, _PIECE + _TAG))
-    except InvalidTag:
-        raise OwnerMustAct("the file was changed or cut off after it was encrypted; use another copy of it") from None
 
 
 def _pieces(source: BinaryIO, size: int) -> Iterator[tuple[bytes, bytes]]:

@@ -20,7 +20,7 @@ from gateway.domain.conversation.tools import (
     ToolClass,
     ToolFailed,
 )
-from gateway.domain.errors import SupaclawError
+from gateway.domain.errors import SupaclawError, raising
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import data_from
@@ -157,10 +157,8 @@ class _SkillsTool:
         path = arguments.path or manifest(files)
         if path not in files:
             raise ToolFailed.own("not_found", f"{path[:80]!r} isn't a file of the skill; load lists its files.")
-        try:
+        with raising(ToolFailed.own("binary", f"{path} is not text."), UnicodeDecodeError):
             text = files[path].decode() if arguments.path else skill_of(files).body
-        except UnicodeDecodeError:
-            raise ToolFailed.own("binary", f"{path} is not text.") from None
         more: JsonObject = {"next_offset": at + PAGE} if len(text) > at + PAGE else {}
         return Labelled.own({"content": text[at : at + PAGE], **more})
 

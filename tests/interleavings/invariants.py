@@ -115,7 +115,7 @@ class Invariants:
     day_usd: float | None = None
     """The limit of the day's money."""
     files: Callable[[], Awaitable[list[str]]] | None = None
-    """What is wrong with shared files."""
+    """The faults of shared files."""
     _since: tuple[Any, ...] = ()
     _state: dict[str, str] = field(default_factory=dict)
 

@@ -38,10 +38,7 @@ def no_fence(_world: World, _patch: pytest.MonkeyPatch) -> str:
 
 
 def unread_not_looked_at(_world: World, patch: pytest.MonkeyPatch) -> str:
-    async def nothing(*_: object) -> bool:
-        return False
-
-    patch.setattr(unread, "left", nothing)
+    patch.setattr(unread, "left", _always(False))
     return ""
 
 
@@ -83,10 +80,7 @@ def sent_again_after_a_crash(_world: World, patch: pytest.MonkeyPatch) -> str:
 
 
 def commands_run_again(_world: World, patch: pytest.MonkeyPatch) -> str:
-    async def open_still(*_: object) -> bool:
-        return True
-
-    patch.setattr(inbox, "still_open", open_still)
+    patch.setattr(inbox, "still_open", _always(True))
     return ""
 
 
@@ -98,11 +92,7 @@ def answered_twice(_world: World, patch: pytest.MonkeyPatch) -> str:
 
 def questions_of_the_cancelled_stay_open(_world: World, patch: pytest.MonkeyPatch) -> str:
     """They are closed before their tasks are cancelled, so that nothing is found."""
-
-    async def nothing(*_: object) -> None:
-        return None
-
-    patch.setattr(reviews, "close_cancelled", nothing)
+    patch.setattr(reviews, "close_cancelled", _always(None))
     return ""
 
 
@@ -139,11 +129,7 @@ def reserved_after_the_check(_world: World, patch: pytest.MonkeyPatch) -> str:
 
 def deleted_without_its_addresses(_world: World, patch: pytest.MonkeyPatch) -> str:
     """A conversation is deleted without a lock on the chats that have it open."""
-
-    async def unlocked(*_: object) -> bool:
-        return True
-
-    patch.setattr(addresses, "lock_session", unlocked)
+    patch.setattr(addresses, "lock_session", _always(True))
     return ""
 
 
@@ -159,6 +145,15 @@ def named_while_it_is_swept(_world: World, patch: pytest.MonkeyPatch) -> str:
     setting = _changed(file_map.compare_and_set, "coalesce(gone_at, 'infinity') >= $3", "gone_at >= $3")
     patch.setattr(file_map, "compare_and_set", setting)
     return ""
+
+
+def _always(answer: object) -> Callable[..., Any]:
+    """A function that does nothing and has this answer."""
+
+    async def answered(*_: object) -> object:
+        return answer
+
+    return answered
 
 
 def _changed(function: Callable[..., Any], old: str, new: str) -> Callable[..., Any]:

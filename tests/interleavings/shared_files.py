@@ -63,14 +63,14 @@ class Store:
 
 
 async def step(database: SteppedDatabase, what: str) -> Fate:
-    """What an actor does besides statements, when it is its turn."""
+    """The acts of an actor besides its statements, one at each of its turns."""
     actor = CURRENT.get()
     return await database.scheduler.park(actor, database.process, what) if actor else Fate.RUNS
 
 
 @dataclass(frozen=True)
 class MortalState(StateFile):
-    """What a dead process can't save any more."""
+    """The state that a dead process can't save any more."""
 
     process: Process = field(kw_only=True)
 
@@ -150,7 +150,7 @@ class SharedFiles:
         await sweep(database, cast(Any, self._store(database)), datetime.now(UTC))
 
     async def check(self) -> list[str]:
-        """What is wrong now, in the map, in the store or on a machine."""
+        """The faults of the map, the store and the machines as they are now."""
         names = {sha256(text.encode()).hexdigest(): text for text in self.before}
         async with next(iter(self.databases.values()))._pool.acquire() as conn:
             rows = await file_map.rows(cast(Any, conn), self.owner, self.place)

@@ -33,7 +33,7 @@ from gateway.config.editing import config_file
 from gateway.config.environment import Environment
 from gateway.domain.conversation.diff import legible
 from gateway.domain.conversation.tools import ArgumentRole
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, raising
 from gateway.net.errors import NetError
 from gateway.store.connection.pool import Database
 
@@ -164,10 +164,8 @@ def search(
 ) -> None:
     """Find MCP servers in the official registry."""
     query = urlencode({"search": " ".join(words), "version": "latest", "limit": FOUND})
-    try:
+    with raising(OwnerMustAct("the registry's answer can't be read; try again later"), ValidationError):
         found = _Answer.model_validate_json(asyncio.run(guarded_fetch()(f"{REGISTRY}?{query}", 2**20))).servers
-    except ValidationError as error:
-        raise OwnerMustAct("the registry's answer can't be read; try again later") from error
     rows = [each.model_dump() | {"url": ", ".join(it.url for it in each.remotes + each.packages)} for each in found]
     print_rows(rows, ("name", "url", "description"), as_json=as_json, none="Nothing found.")
 

@@ -58,6 +58,7 @@ SCOPES = (Scope.MEMORY, Scope.FILES, Scope.CHAT, Scope.READ, Scope.TRIGGER)
 SHARED, OF_FILES = "shared", {"list_files", "read_file"}
 """The folder of the workspace that the scope `files` opens unless it names another, and its tools."""
 TURN_SECONDS, MAX_ANSWER_CHARS = 3_600.0, 1_000_000
+_STARTS = (Scope.TRIGGER,)
 _TEXT: JsonObject = {"type": "string"}
 _LATER: JsonObject = {**_TEXT, "default": ""}
 """An argument that may be left out."""
@@ -90,14 +91,12 @@ ENDPOINTS = (
     Endpoint("ask", "Ask the agent; it answers in words.", (Scope.CHAT,), "POST", "/v1/responses", {"input": _TEXT}),
     Endpoint("list_tasks", "List tasks, the newest first.", (Scope.READ,), "GET", "/api/tasks"),
     Endpoint("get_task", "Follow a task.", (Scope.READ, Scope.TRIGGER), "GET", "/api/tasks/{id}", _OF_TASK),
-    Endpoint("start_task", "Start a task.", (Scope.TRIGGER,), "POST", "/api/tasks", {"input": _TEXT}),
-    Endpoint("cancel_task", "Cancel a task.", (Scope.TRIGGER,), "POST", "/api/tasks/{id}/cancel", _OF_TASK),
+    Endpoint("start_task", "Start a task.", _STARTS, "POST", "/api/tasks", {"input": _TEXT}),
+    Endpoint("cancel_task", "Cancel a task.", _STARTS, "POST", "/api/tasks/{id}/cancel", _OF_TASK),
     Endpoint("list_questions", "List questions to the person.", (Scope.READ,), "GET", "/api/reviews"),
-    Endpoint(
-        "answer_question", "Answer what a task asks.", (Scope.TRIGGER,), "POST", "/api/tasks/{id}/answer", _ANSWER
-    ),
+    Endpoint("answer_question", "Answer what a task asks.", _STARTS, "POST", "/api/tasks/{id}/answer", _ANSWER),
     Endpoint("list_schedules", "List reminders and recurring work.", (Scope.READ,), "GET", "/api/schedules"),
-    Endpoint("propose_schedule", "Propose a schedule.", (Scope.TRIGGER,), "POST", "/api/schedules", _PROPOSED),
+    Endpoint("propose_schedule", "Propose a schedule.", _STARTS, "POST", "/api/schedules", _PROPOSED),
 )
 READING = {"memory_search", "memory_get", *OF_FILES, *(each.name for each in ENDPOINTS if each.method == "GET")}
 DESTRUCTIVE = {"forget", "cancel_task"}

@@ -13,6 +13,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import ClientDisconnect
 
+from gateway.domain.errors import raising
 from gateway.domain.text.texts import storable
 from gateway.web.http.errors import Refused
 
@@ -116,7 +117,7 @@ class _Reader:
         self._in_file = self._whole = False
         self._waiting: list[bytes] = []
         self.found: tuple[str, str] | None = None
-        try:
+        with raising(_invalid("The boundary of the multipart request is not valid."), FormParserError):
             self._parser = MultipartParser(
                 options[b"boundary"],
                 {
@@ -129,8 +130,6 @@ class _Reader:
                     "on_end": self._on_end,
                 },
             )
-        except FormParserError:
-            raise _invalid("The boundary of the multipart request is not valid.") from None
 
     async def pieces(self) -> AsyncIterator[bytes]:
         while self._waiting or await self.more():

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from gateway.domain.errors import raising
 from gateway.domain.files import locked_parts, may_write
 from gateway.domain.principals import Label
 from gateway.domain.work.todo_lists import FILE, TODO
@@ -302,10 +303,8 @@ class Workspace:
 
     def _move(self, path: WorkspacePath, to: WorkspacePath, *, unlocked: bool) -> None:
         with moving(self.root, path, path.parents, to.parents) as (above, below):
-            try:
+            with raising(WorkspaceError("exists", f"{to} exists already; nothing was moved."), FileExistsError):
                 os.link(path.name, to.name, src_dir_fd=above, dst_dir_fd=below, follow_symlinks=False)
-            except FileExistsError:
-                raise WorkspaceError("exists", f"{to} exists already; nothing was moved.") from None
             os.unlink(path.name, dir_fd=above)
             os.fsync(below)
             os.fsync(above)
@@ -361,10 +360,9 @@ def _writable(text: str, *, gateway: bool) -> WorkspacePath:
 
 
 def _encode(text: str, path: WorkspacePath) -> bytes:
-    try:
+    invalid = WorkspaceError("binary", f"The text for {path} has an invalid character; use valid Unicode.")
+    with raising(invalid, UnicodeEncodeError):
         return text.encode()
-    except UnicodeEncodeError as error:
-        raise WorkspaceError("binary", f"The text for {path} has an invalid character; use valid Unicode.") from error
 
 
 def _check_size(data: bytes, path: WorkspacePath) -> None:

@@ -144,11 +144,13 @@ def _walk(root: Path, top: tuple[str, ...]) -> Iterator[tuple[int, str, os.stat_
                     raise BadSkill(f"{path[:80]!r} is a link or a device, not a plain file.")
 
 
+_DAMAGE = (zipfile.BadZipFile, ValueError, EOFError, OSError, NotImplementedError)
+
+
 def _archive(data: bytes) -> zipfile.ZipFile:
-    try:
+    damaged = BadSkill("It isn't a zip archive, or it's damaged.")
+    with raising(damaged, *_DAMAGE, IndexError):
         archive = zipfile.ZipFile(io.BytesIO(data))
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, NotImplementedError, IndexError) as error:
-        raise BadSkill("It isn't a zip archive, or it's damaged.") from error
     if len(archive.infolist()) > MAX_ENTRIES:
         raise BadSkill(f"The archive has more than {MAX_ENTRIES:,} files.")
     return archive
@@ -158,11 +160,9 @@ def _unpacked(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     """Never more than a skill may have, whatever the archive says of its sizes."""
     if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG):
         raise BadSkill(f"{entry.filename[:80]!r} is a link or a device, not a plain file.")
-    try:
-        with archive.open(entry) as file:
-            data = file.read(MAX_FILE + 1)
-    except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError, ValueError, OSError) as error:
-        raise BadSkill(f"{entry.filename[:80]!r} cannot be unpacked.") from error
+    damaged = BadSkill(f"{entry.filename[:80]!r} cannot be unpacked.")
+    with raising(damaged, *_DAMAGE, RuntimeError, zlib.error), archive.open(entry) as file:
+        data = file.read(MAX_FILE + 1)
     if len(data) > MAX_FILE:
         raise _too_large(entry.filename)
     return data

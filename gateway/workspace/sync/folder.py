@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from gateway.config.data.files import read_regular, replace_regular
+from gateway.domain.errors import raising
 from gateway.domain.files import FileContent
 from gateway.domain.text.texts import storable
 from gateway.workspace.files.access import (
@@ -195,10 +196,8 @@ def drop_file(root: Path, action: Drop) -> None:
 def _verified(folder: int, where: WorkspacePath, content: FileContent) -> FileState:
     """How the file looks; raises `FileChanged` if anything else is in it."""
     before = _stamp(folder, where.name)
-    try:
+    with raising(FileChanged(where), FileNotFoundError):
         file = os.open(where.name, READ_FLAGS, dir_fd=folder)
-    except FileNotFoundError:
-        raise FileChanged(where) from None
     with open(file, "rb") as stream:
         if before is None or hashlib.file_digest(stream, "sha256").hexdigest() != content.sha256:
             raise FileChanged(where)
@@ -213,10 +212,8 @@ def _stamp(folder: int, name: str) -> FileState | None:
 
 def _link(folder: int, name: str, to: str, where: WorkspacePath) -> None:
     """Give it another name, which must be free; raises `FileChanged`."""
-    try:
+    with raising(FileChanged(where), FileExistsError):
         os.link(name, to, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-    except FileExistsError:
-        raise FileChanged(where) from None
 
 
 def _like(folder: int, name: str, draft: str, *, executable: bool) -> None:
