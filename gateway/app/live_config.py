@@ -174,6 +174,11 @@ class Embedders:
         wanted = name or configured
         return self._local if wanted in ("local", self._local.name) else self._remote(wanted.removeprefix("litellm:"))
 
+    def expect(self, text: str) -> None:
+        """Begin to embed a question that a turn will probably ask, if that costs nothing and stays on this machine."""
+        if self.current.config.models.embedding == "local":
+            self._local.expect(text)
+
     def _remote(self, model: str) -> RemoteEmbedder:
         return self._remotes.setdefault(model, RemoteEmbedder(model, self._embed, self.clock, self.clean))
 

@@ -66,6 +66,7 @@ def build_way_in(core: Core, records: Records, way_out: WayOut, turns: Turns, up
         outages=way_out.outages,
         notices=way_out.notices,
         clean=core.cleaner("inbound"),
+        expect=records.embedders.expect,
     )
     core.signals.memory_low.subscribe_call(inbound.forget)
     gate = Gate(core, inbound.accept, way_out.notices, way_out.outbound, zones.offer)

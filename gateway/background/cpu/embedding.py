@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
+from cachetools import LRUCache
+
 from gateway.background.cpu.executor import Cpu
 from gateway.domain.errors import SupaclawError
 from gateway.domain.json import Json
@@ -21,6 +23,9 @@ _PIECE_CHARACTERS, _TEXT_COSTS = 600, 80
 
 A text of a few words costs as much as 80 characters of a long one; larger batches are no faster.
 """
+
+MAX_EXPECTED = 16
+"""Expected questions whose vectors are kept until they are queried."""
 
 Model = Callable[[str, list[str]], Json]
 """The type of `e5.vectors`, which runs in the child process, never here."""
@@ -41,13 +46,21 @@ class LocalEmbedder:
         self._cpu = Cpu(idle_seconds=IDLE_SECONDS)
         self._turn = asyncio.Lock()
         self._work: asyncio.Task[tuple[Vector, ...]] | None = None
+        self._expected: LRUCache[str, asyncio.Task[tuple[Vector, ...]]] = LRUCache(MAX_EXPECTED)
+
+    def expect(self, text: str, /) -> None:
+        """Begin to embed what will probably be queried; nothing while other texts wait for the model."""
+        self._expected.pop(text, None)  # it may have failed
+        if not self._closed and not self._turn.locked():
+            begun = self._expected[text] = asyncio.create_task(self._ask(e5.QUERY, [text]), name="expected question")
+            begun.add_done_callback(_see_failure)
 
     async def query(self, text: str, /) -> Vector:
         """Embed a query; raises `EmbeddingUnavailable` if that takes too long. Loading continues for the next query."""
         patience = self._patience or (QUERY_SECONDS if self._loaded and self._cpu.is_running else LOADING_SECONDS)
         try:
             async with asyncio.timeout(patience):
-                [vector] = await self._ask(e5.QUERY, [text])
+                [vector] = await (self._expected.pop(text, None) or self._ask(e5.QUERY, [text]))
         except TimeoutError:
             told = f"the embedding model is being loaded or busy (no answer within {patience:g} seconds)"
             raise EmbeddingUnavailable(told) from None
@@ -88,6 +101,12 @@ class LocalEmbedder:
         vectors = check_vectors("the embedding model", given, len(texts), e5.DIMENSIONS)
         self._loaded = True
         return vectors
+
+
+def _see_failure(begun: asyncio.Task[tuple[Vector, ...]]) -> None:
+    """Perhaps nobody queries it, and asyncio reports failures that nobody saw."""
+    if not begun.cancelled():
+        begun.exception()
 
 
 def _pieces(texts: Sequence[str]) -> Iterator[list[str]]:

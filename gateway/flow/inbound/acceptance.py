@@ -12,6 +12,7 @@ from uuid import UUID, uuid4, uuid5
 import structlog
 from cachetools import LRUCache
 
+from gateway.agent.memory.search import QUESTION_CHARACTERS
 from gateway.config.failpoints import Step
 from gateway.domain.channels.routing import Decision, Edit, Ignore, RunCommand, StartTurn, decide
 from gateway.domain.conversation.inbound import LOCAL, Address, Arrival, Inbound, Sender
@@ -169,6 +170,8 @@ class InboundFlow:
     outages: Outages
     notices: Notices
     clean: Clean
+    expect: Callable[[str], None]
+    """Called with the question that the turn of a message will probably ask of memory."""
 
     def __post_init__(self) -> None:
         store, put_aside = self._try_to_store, self._put_aside
@@ -255,6 +258,8 @@ class InboundFlow:
         role, decision = self._decide(part.inbound)
         if isinstance(decision, Ignore):
             return Accepted(decision)
+        if isinstance(decision, StartTurn):
+            self.expect(part.inbound.text[-QUESTION_CHARACTERS:])
         id = EntryId(uuid5(_ENTRIES, "\n".join(key)))  # the same each time the same message arrives
         arrival = Arrival(id, part.inbound, self.engine.clock.now(), part.followed)
         return _New(key, arrival, role, decision)

@@ -1,6 +1,7 @@
 """The model that is shipped, in its process, and models that misbehave there."""
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -99,6 +100,32 @@ async def test_a_question_goes_before_the_rest_of_a_batch(tmp_path: Path) -> Non
         (tmp_path / "open").touch()
         await asyncio.gather(batch, question)
     assert (tmp_path / "begun").read_text().split("\n") == ["passage: 1", "query: 1", "passage: 1", "passage: 1", ""]
+
+
+async def test_an_expected_question_is_embedded_once_and_not_while_others_wait(tmp_path: Path) -> None:
+    (tmp_path / "open").touch()
+    question = str(tmp_path)
+    async with running(embedding_models.gated) as embedder:
+        embedder.expect(question)
+        await eventually((tmp_path / "begun").exists)
+        await embedder.query(question)
+        assert (tmp_path / "begun").read_text().splitlines() == ["query: 1"]
+        await embedder.query(question)  # an expectation is for one query
+        other = asyncio.create_task(embedder.query(question))
+        await asyncio.sleep(0)
+        embedder.expect(question)
+        await asyncio.gather(other, embedder.query(question))
+    assert (tmp_path / "begun").read_text().splitlines() == ["query: 1"] * 4
+
+
+async def test_a_question_is_asked_again_if_its_expectation_failed(caplog: pytest.LogCaptureFixture) -> None:
+    async with running(embedding_models.fails) as embedder:
+        embedder.expect("hello")
+        with pytest.raises(EmbeddingUnavailable, match="failed"):
+            await embedder.query("hello")
+        embedder.expect("nobody asks it")
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 async def test_small_texts_are_embedded_together(tmp_path: Path) -> None:

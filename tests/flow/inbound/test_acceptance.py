@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 from cachetools import LRUCache
 
+from gateway.agent.memory.search import MemoryQuery, MemorySearch, SearchMode
 from gateway.domain.channels.routing import Edit, Ignore, RunCommand, StartTurn
 from gateway.domain.conversation.inbound import Address, Earlier
 from gateway.domain.ids import InstanceId
@@ -327,3 +328,27 @@ async def test_two_people_of_one_name_are_told_apart(path: MessagePath) -> None:
         await path.inbound.accept([replace(message("hello", chat="group", sender=id), private=False)])
     names = await path.rows("select sender from messages order by id")
     assert [name for (name,) in names] == ["Ada", f"Ada ({MEMBER})", "Ada"]
+
+
+class TestExpectedQuestions:
+    async def test_a_turn_asks_memory_what_was_expected_of_its_message(
+        self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        expected, asked = list[str](), list[str]()
+        parse = MemorySearch.parse
+
+        async def heard(search: MemorySearch, text: str, *rest: SearchMode) -> MemoryQuery:
+            asked.append(text)
+            return await parse(search, text, *rest)
+
+        monkeypatch.setattr(path.inbound, "expect", expected.append)
+        monkeypatch.setattr(MemorySearch, "parse", heard)
+        async with path.working():
+            await path.ask("Where is the spare key? " * 100)
+        assert expected == asked != []
+
+    async def test_commands_and_strangers_are_not_expected_to_ask(
+        self, path: MessagePath, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(path.inbound, "expect", lambda _: pytest.fail("no turn follows"))
+        await path.inbound.accept([message("/status"), message("hello", sender=STRANGER)])
