@@ -69,11 +69,10 @@ def test_no_secret_is_in_its_repr() -> None:
     assert "hush" not in repr(config)
 
 
-@pytest.mark.parametrize("path", list(known_keys(Config)), ids=".".join)
-def test_every_key_is_described(path: tuple[str, ...]) -> None:
+def test_every_key_is_described() -> None:
     descriptions = dict(described(Config))
 
-    assert descriptions[path]
+    assert [path for path in known_keys(Config) if not descriptions[path]] == []
 
 
 def described(model: type[Described], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str | None]]:
