@@ -23,8 +23,8 @@ def _schema_of(arguments: type[BaseModel]) -> Schema:
 parameters_of: Callable[[type[BaseModel]], Schema] = cache(_schema_of)
 """The JSON schema of a tool's arguments, as short as possible: every prompt pays for it.
 
-Titles, class docstrings, references and `additionalProperties: false` are left out; an optional field is shown
-with its plain type. Other fields are refused when a call is parsed.
+Titles, class docstrings, references, bounds of lengths, empty defaults and `additionalProperties: false` are left out;
+an optional field is shown with its plain type. What breaks a bound, and other fields, are refused when a call is parsed.
 """
 
 
@@ -37,12 +37,15 @@ def explained_arguments(tool: str, arguments: type[BaseModel], error: Validation
     return f"{faults}. {tool} takes: {', '.join(arguments.model_fields) or 'nothing'}."
 
 
-_UNSAID = (("additionalProperties", False), ("default", None))
+_UNSAID = ("title", "$defs", "minLength", "maxLength", "minItems", "maxItems")
+_UNSAID_IF_EMPTY = ("additionalProperties", "default")
 
 
 def _compact(part: Schema) -> Schema:
-    left_out = {"title", "$defs", *(("description",) if "properties" in part else ())}
-    return {key: value for key, value in part.items() if key not in left_out and (key, value) not in _UNSAID}
+    left_out = (*_UNSAID, "description") if "properties" in part else _UNSAID
+    return {
+        key: value for key, value in part.items() if key not in left_out and (value or key not in _UNSAID_IF_EMPTY)
+    }
 
 
 def _bare(part: Schema) -> Schema:

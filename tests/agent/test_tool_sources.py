@@ -17,7 +17,7 @@ from gateway.tools.find_tools import ranked
 class Part(BaseModel):
     """Said for people."""
 
-    title: str = Field(description="A field that is called title")
+    title: str = Field(min_length=1, max_length=99, description="A field that is called title")
 
 
 class Arguments(BaseModel):
@@ -27,6 +27,8 @@ class Arguments(BaseModel):
     first: Part = Field(description="The first part")
     unit: Literal["c", "f"] | None = None
     mixed: int | str = 3
+    whole: bool = False
+    few: list[int] = Field(default=[], max_length=5)
     labels: dict[str, Part] = {}
 
 
@@ -43,7 +45,9 @@ def test_a_schema_holds_only_what_a_model_needs() -> None:
             "first": part,
             "unit": {"enum": ["c", "f"], "type": "string"},
             "mixed": {"anyOf": [{"type": "integer"}, {"type": "string"}], "default": 3},
-            "labels": {"type": "object", "additionalProperties": part, "default": {}},
+            "whole": {"type": "boolean"},
+            "few": {"items": {"type": "integer"}, "type": "array"},
+            "labels": {"type": "object", "additionalProperties": part},
         },
         "required": ["parts", "first"],
     }

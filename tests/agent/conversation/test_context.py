@@ -106,7 +106,7 @@ class TestSystemPrompt:
         schemas = "".join(json.dumps([spec.name, spec.description, spec.parameters]) for spec in specs)
         persona = Persona(Workspace(TEMPLATE)).load()
         files = [own_words(f"=== {file.path} ===\n{file.text}") for file in persona]
-        assert len(system_prompt([*files, person_part(ADA, None, "telegram")], Label.OWNER) + schemas) / 4 <= 5_000
+        assert len(system_prompt([*files, person_part(ADA, None, "telegram")], Label.OWNER) + schemas) / 4 <= 4_400
 
 
 class TestStamp:
