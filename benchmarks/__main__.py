@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--json FILE]`: measure on this machine, which should have nothing else to do."""
+"""`python -m benchmarks`: measure on this machine, which should have nothing else to do."""
 
 import argparse
 import asyncio
@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+from benchmarks.against import alternately
 from benchmarks.model import mock_model
 from benchmarks.people import People
 from benchmarks.report import lines, table
@@ -23,9 +24,15 @@ async def run() -> Measured:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, default=Path("build/benchmarks.json"), help="where the figures go")
+    parser.add_argument("--against", metavar="REVISION", help="measure this one, too, in turns, each three times")
+    parser.add_argument("--rounds", type=int, default=3, help="how often, with --against")
     options = parser.parse_args()
-    found = asyncio.run(run())
-    print(table(lines(found)))
+    if options.against:
+        found, before = alternately(options.against, options.rounds)
+        print(table(lines(found), (options.against, lines(before))))
+    else:
+        found = asyncio.run(run())
+        print(table(lines(found)))
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(asdict(found), indent=2) + "\n", encoding="utf-8")
 
