@@ -103,9 +103,7 @@ def _path_of_id(which: str) -> str:
     except ValueError:
         return ""
     row = with_owner(lambda conn, owner: files.by_id(conn, owner, id))
-    if row is None:
-        raise OwnerMustAct(f"there is no file {which}; `supaclaw files list` shows them")
-    return row.path
+    return required(row, OwnerMustAct(f"there is no file {which}; `supaclaw files list` shows them")).path
 
 
 Where = Annotated[str, argument("From the workspace root, like notes/ideas.md.", "PATH")]
