@@ -24,6 +24,7 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from gateway.beside import cancel
 from gateway.domain.errors import raising
 from gateway.domain.json import JsonObject, json_or_text
 from gateway.domain.text.texts import one_line
@@ -188,8 +189,7 @@ class Connection:
         self._ended.set()
         self._used.set()
         await asyncio.wait([self._task], timeout=2.0)
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        await cancel(self._task)
 
     @asynccontextmanager
     async def _session(self, seconds: float | None) -> AsyncIterator[ClientSession]:

@@ -9,6 +9,7 @@ from typing import assert_never
 import structlog
 from markupsafe import Markup, escape
 
+from gateway.beside import cancel
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.tools import Wording
 from gateway.domain.errors import TryAgainLater
@@ -19,7 +20,7 @@ from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust.reviews import ReviewRow
 from gateway.web.live.conversations import Conversations, Snapshot, Update
 from gateway.web.live.entries import Entries, id_of, id_of_thought, names_in, question_cards, running_todo_list
-from gateway.web.live.sse import Frame, Patch, Ring, cancel, difference, to_json
+from gateway.web.live.sse import Frame, Patch, Ring, difference, to_json
 from gateway.web.markup.markdown import LONG, Markdown, boundary
 from gateway.web.pages import Pages
 

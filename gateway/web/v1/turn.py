@@ -10,6 +10,7 @@ from typing import TypeAlias, assert_never
 
 from pydantic import JsonValue
 
+from gateway.beside import cancel
 from gateway.domain.channels.routing import RunCommand
 from gateway.domain.conversation.digest import spoken
 from gateway.domain.conversation.model import ToolCall
@@ -23,7 +24,6 @@ from gateway.store.connection.pool import Connection
 from gateway.store.transcript import messages, tool_calls
 from gateway.store.work.steps import ModelUse
 from gateway.web.http.errors import Refused
-from gateway.web.live.sse import cancel
 from gateway.web.site import Site
 from gateway.web.v1.request_fields import invalid
 
