@@ -1,7 +1,7 @@
-"""Asyncio work beside other work, with which it ends, or up to a time."""
+"""Asyncio work beside other work, with which it ends, up to a time, or at the end of a block."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -34,3 +34,13 @@ async def at_most(seconds: float | None) -> AsyncIterator[None]:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             yield
+
+
+@asynccontextmanager
+async def afterwards(*ends: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Await these calls, in order, when the block has ended, however it ends."""
+    try:
+        yield
+    finally:
+        for end in ends:
+            await end()

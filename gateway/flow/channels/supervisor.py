@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 from pydantic import JsonValue
 
-from gateway.beside import cancel
+from gateway.beside import afterwards, cancel
 from gateway.config.channels import channel_names, enabled_channels, known_channel, parse_channel
 from gateway.domain.channels.channel import Accept, Channel, ChannelFacts, LoginChannel, Menu, ProbedChannel
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
@@ -336,11 +336,8 @@ async def probe(spec: ChannelSpec) -> str | None:
     channel = spec.make()
     if not isinstance(channel, ProbedChannel):
         return None
-    try:
-        async with asyncio.timeout(PROBE_SECONDS):
-            return await channel.probe()
-    finally:
-        await channel.close()
+    async with afterwards(channel.close), asyncio.timeout(PROBE_SECONDS):
+        return await channel.probe()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
-from gateway.beside import at_most
+from gateway.beside import afterwards, at_most
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Tier
 from gateway.sandbox.jail import seccomp
 from gateway.sandbox.jail.kernel import DUMPABLE, set_control
@@ -191,10 +191,8 @@ async def main(folder: str, workspace: str) -> None:
     """Serve until it can't any more."""
     set_control(DUMPABLE, 0)
     jail = ContainerWorkshop(Path(tempfile.gettempdir()))
-    try:
+    async with afterwards(jail.close):
         await Service(Path(folder), Path(workspace), jail).serve()
-    finally:
-        await jail.close()
 
 
 if __name__ == "__main__":
