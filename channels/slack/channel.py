@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence, Set
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from importlib import import_module
 
 from channels.slack.client import Block, Client, SlackRefused
 from channels.slack.events import Intake
 from channels.slack.facts import CachedFacts, Threads
 from channels.slack.markup import to_mrkdwn
-from channels.slack.reception import Dispatch, Reception, listening_app
+from channels.slack.reception import Reception, dispatch, listening_app
 from channels.slack.sending import Files, Replies, Streams
 from gateway.domain.channels.channel import Accept, Button, Capabilities, ChannelFacts, Drafts, Outgoing, SendDelayed
 from gateway.domain.channels.platform import Logger, PlatformError, Recovery, TokenRefused, send_error
@@ -86,9 +87,8 @@ class Slack:
         """Receive over one websocket after another, until cancelled."""
         intake = Intake(self.client, self._threads, self.commands, accept)
         app = listening_app(self.client, intake, self._replies, self.commands)
-        dispatch = Dispatch(app, self._recovery(), self.log)
         self._reception = Reception(self.client, self._reconnecting, self.log, self.ping_interval)
-        await self._reception.run(dispatch.take)
+        await self._reception.run(partial(dispatch, app, self._recovery(), self.log))
 
     def _recovery(self) -> Recovery:
         return Recovery(self.name, self.log, self.pause, first_pause=0.5)

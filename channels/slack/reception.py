@@ -32,37 +32,29 @@ PROMPTS = [
 """The suggestions of Slack's assistant in a new conversation."""
 
 
-class Dispatch:
-    """Hands one envelope after another to the app; never raises."""
+async def dispatch(app: "AsyncApp", recovery: Recovery, log: Logger, envelope: Envelope) -> bool:
+    """Hand an envelope to the app; returns whether to acknowledge it: it was committed, or no listener wants it (404).
 
-    def __init__(self, app: "AsyncApp", recovery: Recovery, log: Logger) -> None:
-        self._app = app
-        self._recovery = recovery
-        self._logger = log
+    Never raises. An envelope that can't be accepted now is retried before any other, to keep the order. One that raises
+    an unexpected error is not acknowledged, so Slack delivers it again later.
+    """
+    from slack_bolt.async_app import AsyncBoltRequest
 
-    async def take(self, envelope: Envelope) -> bool:
-        """Dispatch an envelope; returns whether to acknowledge it: it was committed, or no listener wants it (404).
-
-        An envelope that can't be accepted now is retried before any other, to keep the order. One that raises an
-        unexpected error is not acknowledged, so Slack delivers it again later.
-        """
-        from slack_bolt.async_app import AsyncBoltRequest
-
-        while True:
-            try:
-                request = AsyncBoltRequest(mode="socket_mode", body=envelope.payload)
-                done = (await self._app.async_dispatch(request)).status in {200, 404}
-            except events.UnreadableEvent as error:
-                self._logger.warning("slack.event_skipped", envelope=envelope.envelope_id, why=str(error))
-                done = True
-            except SupaclawError as error:
-                await self._recovery.after(error)
-                continue
-            except Exception:
-                self._logger.exception("slack.event_failed", envelope=envelope.envelope_id)
-                return False
-            self._recovery.over()
-            return done
+    while True:
+        try:
+            request = AsyncBoltRequest(mode="socket_mode", body=envelope.payload)
+            done = (await app.async_dispatch(request)).status in {200, 404}
+        except events.UnreadableEvent as error:
+            log.warning("slack.event_skipped", envelope=envelope.envelope_id, why=str(error))
+            done = True
+        except SupaclawError as error:
+            await recovery.after(error)
+            continue
+        except Exception:
+            log.exception("slack.event_failed", envelope=envelope.envelope_id)
+            return False
+        recovery.over()
+        return done
 
 
 def listening_app(client: Client, intake: Intake, replies: Replies, commands: Set[str]) -> "AsyncApp":

@@ -28,6 +28,7 @@ from gateway.domain.conversation.transcript import (
     ToolResult,
     TurnEvent,
 )
+from gateway.domain.errors import required
 from gateway.domain.principals import Label
 
 Steer: TypeAlias = Callable[[], Awaitable[Steered]]
@@ -153,8 +154,7 @@ async def _call_model(turn: _Turn, model: Model, render: Render) -> AsyncGenerat
                 reply = event
                 break
             yield event
-    if reply is None:
-        raise RuntimeError("the model's stream ended without a reply")
+    reply = required(reply, RuntimeError("the model's stream ended without a reply"))
     intents = turn.add_reply(reply)
     yield ModelReplied(reply, intents)
     if not intents:

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -15,6 +14,7 @@ from gateway.app.parts.way_in import WayIn
 from gateway.app.process import DRAIN_SECONDS, Process, spawn
 from gateway.background.upkeep.health import notify_systemd
 from gateway.background.upkeep.timers import Loops
+from gateway.beside import at_most, cancel
 from gateway.domain.channels.channel import Menu
 from gateway.flow.channels.supervisor import ChannelSpec
 from gateway.flow.labels import list_older
@@ -72,8 +72,7 @@ class Gateway(Process):
             await way_out.outbound.drain(DRAIN_SECONDS)
             await way_out.channels.shut()
             await self._catch_up()
-            for task in running:
-                task.cancel()
+            await cancel(*running)
         await self.close()
 
     async def _resume(self) -> None:
@@ -85,9 +84,8 @@ class Gateway(Process):
 
     async def _catch_up(self) -> None:
         """Write missing messages to the journal; on a timeout, the next start continues."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CATCH_UP_SECONDS):
-                await self.parts.records.journal.catch_up()
+        async with at_most(CATCH_UP_SECONDS):
+            await self.parts.records.journal.catch_up()
 
     async def _after_ready(self, group: asyncio.TaskGroup, socket: socket.socket) -> list[asyncio.Task[None]]:
         """Start the parts that the first poll does not need: the web, the model's SDK, the watch on config.json."""

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import structlog
 
+from gateway.beside import cancel
 from gateway.config.data.files import disk_full
 from gateway.domain.errors import TryAgainLater, leaves
 from gateway.domain.time import Clock
@@ -68,9 +69,7 @@ class StartRetry:
             await asyncio.wait(tasks[:2], return_when=asyncio.FIRST_COMPLETED)
             return await tasks[0] if tasks[0].done() else None
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel(*tasks)
 
     def _report(self, outage: BaseExceptionGroup) -> None:
         first = next(leaves(outage))

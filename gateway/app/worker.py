@@ -20,6 +20,7 @@ from gateway.background.cpu.executor import Cpu
 from gateway.background.upkeep.health import joined, notify_systemd
 from gateway.background.upkeep.timers import Loops
 from gateway.background.worker import Workplace
+from gateway.beside import cancel
 from gateway.config.data.instance import StartHistory, hold_instance, instance_id, known_instance_id
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
@@ -117,8 +118,7 @@ async def _run(process: Process, listener: Listener, stop: asyncio.Event) -> Non
         await stop.wait()
         log.info("gateway.stopping")
         await worker.drain(0.0 if upkeep.health.lost else DRAIN_SECONDS)
-        for task in running:
-            task.cancel()
+        await cancel(*running)
     await process.close()
 
 

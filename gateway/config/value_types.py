@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, ValidationError, WithJsonSchema
 from pydantic_core import Url
 
+from gateway.domain.errors import raising
 from gateway.domain.time import zone
 
 _UNITS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
@@ -95,10 +96,8 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 def parse_public_url(text: str) -> str:
     """Normalise a URL to an origin as browsers send it; raises `ValueError` with a message for people."""
-    try:
+    with raising(ValueError('must be an address such as "https://claw.example.org"'), ValidationError):
         url = Url(text.strip())
-    except ValidationError:
-        raise ValueError('must be an address such as "https://claw.example.org"') from None
     if url.scheme != "https" and not (url.scheme == "http" and url.host in LOOPBACK_HOSTS):
         raise ValueError("must begin with https:// (http:// only for localhost)")
     origin = str(Url.build(scheme=url.scheme, host=url.host or "", port=url.port))

@@ -11,7 +11,7 @@ import structlog
 
 from gateway.config.load import read
 from gateway.config.model import Config
-from gateway.domain.errors import ConfigError
+from gateway.domain.errors import ConfigError, required
 
 log = structlog.get_logger("config")
 
@@ -91,9 +91,7 @@ class ConfigWatch:
         if self._seen == (text, problem, keys):
             return None
         self._seen = (text, problem, keys)
-        if text is None:
-            raise ConfigError(problem or f"{self._path} is gone")
-        return self.parse(text)
+        return self.parse(required(text, ConfigError(problem or f"{self._path} is gone")))
 
     async def _apply(self, config: Config) -> bool:
         web = self.current.web.model_copy(update={"allowed_hosts": config.web.allowed_hosts})

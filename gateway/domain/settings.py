@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from gateway.domain.errors import raising
 from gateway.domain.people.access import AccessMode, GroupMode
 
 
@@ -75,10 +76,8 @@ def private_place(text: str) -> PrivatePlace:
     name = (found["bracketed"] or found["name"]).lower().rstrip(".")
     port = int(found["port"]) if found["port"] else None
     if found["bracketed"] or "/" in name or name.rpartition(".")[2].isdigit():
-        try:
+        with raising(ValueError(_PRIVATE_ENTRY_HELP), ValueError):
             return PrivatePlace("", ip_network(name), port)
-        except ValueError:
-            raise ValueError(_PRIVATE_ENTRY_HELP) from None
     return PrivatePlace(name, None, port)
 
 

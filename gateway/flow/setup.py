@@ -19,6 +19,7 @@ from gateway.domain.channels.channel import Channel, DeepLinkChannel, ExclusiveC
 from gateway.domain.channels.platform import PlatformError
 from gateway.domain.conversation.model import Attempt, ModelsExhausted
 from gateway.domain.errors import ConfigError, OwnerMustAct
+from gateway.domain.json import fields_of, value_at
 from gateway.domain.settings import ModelSettings, ProviderSettings
 from gateway.domain.time import Clock
 from gateway.flow.channels.supervisor import channel_specs
@@ -94,9 +95,7 @@ class Setup:
     def written(self, path: str) -> Section:
         """The section at the dotted path in config.json, with references unresolved."""
         found: JsonValue = parse_json(read(self.environment.config) or "{}", self.environment.config.name)
-        for part in path.split("."):
-            found = found.get(part) if isinstance(found, dict) else None
-        return found if isinstance(found, dict) else {}
+        return fields_of(value_at(found, tuple(path.split("."))))
 
     def _check(self, text: str) -> None:
         check_channels(parse(text, self.environ, self.secrets, source=self.environment.config.name))

@@ -13,6 +13,7 @@ import structlog
 
 from gateway.domain.ids import MessageId, TaskId
 from gateway.domain.work.tasks import EndedRun
+from gateway.logs.errors import logged
 
 Value = TypeVar("Value")
 
@@ -47,10 +48,8 @@ class Topic(Generic[Value]):
     def publish(self, value: Value) -> None:
         """Call all listeners; never raises."""
         for listener in self._listeners:
-            try:
+            with logged(log, "signal.broken", value=str(value)):
                 listener(value)
-            except Exception:
-                log.exception("signal.broken", value=str(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

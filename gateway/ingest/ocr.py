@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from gateway.domain.errors import raising
 from gateway.ingest.output import MAX_PIXELS, OCR_PAGES, Output, Unreadable
 
 if TYPE_CHECKING:
@@ -237,10 +238,8 @@ def _opened(source: Path) -> "Image":
     from PIL import Image
 
     register_heif_opener(thumbnails=False)
-    try:
+    with raising(Unreadable("the picture has too many pixels to be opened"), Image.DecompressionBombError):
         return Image.open(source, formats=_FORMATS)
-    except Image.DecompressionBombError:
-        raise Unreadable("the picture has too many pixels to be opened") from None
 
 
 def _decoded(image: "Image") -> "Image":

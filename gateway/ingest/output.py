@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
+from gateway.domain.errors import raising
 from gateway.domain.json import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -91,10 +92,8 @@ class ExtractedFile:
     @classmethod
     def from_json(cls, value: Json) -> "ExtractedFile":
         """Parse the JSON of `to_json`; raises `ValueError`."""
-        try:
+        with raising(ValueError("this is not the result of reading a file"), ValidationError):
             return _EXTRACTED.validate_python(value)
-        except ValidationError as exc:
-            raise ValueError("this is not the result of reading a file") from exc
 
 
 _EXTRACTED = TypeAdapter(ExtractedFile)

@@ -2,7 +2,6 @@
 
 A trail is the log files of the gateway, or of one session."""
 
-import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from pydantic import JsonValue
 from structlog.dev import ConsoleRenderer, plain_traceback
 
 from gateway.domain.errors import OwnerMustAct
+from gateway.domain.json import json_or_text
 from gateway.domain.text.texts import printable
 
 
@@ -208,11 +208,8 @@ def _line_after(path: Path, most: int) -> int:
 
 def event_of(line: str) -> Event:
     """The event in a line; of a damaged line, its text."""
-    with suppress(ValueError):
-        event: JsonValue = json.loads(line)
-        if isinstance(event, dict):
-            return event
-    return {"event": line}
+    event = json_or_text(line)
+    return event if isinstance(event, dict) else {"event": line}
 
 
 def at_least(event: Event, level: str) -> bool:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from urllib.parse import quote, urljoin
 
-from gateway.domain.errors import required
+from gateway.domain.errors import raising, required
 from gateway.domain.settings import PrivatePlace, private_place
 from gateway.net.errors import NetError
 
@@ -150,10 +150,8 @@ def parse_url(url: str) -> Target:
 
 def redirect_target(base: Target, location: str) -> Target:
     """The target of a redirect from `base`; raises `NetError`."""
-    try:
+    with raising(_invalid_url("the redirect's target isn't valid"), ValueError):
         return parse_url(urljoin(base.url, location))
-    except ValueError:
-        raise _invalid_url("the redirect's target isn't valid") from None
 
 
 def _ip_host(text: str) -> str:
@@ -174,10 +172,8 @@ def _host_name(text: str) -> str:
 def _encoded(host: str) -> str:
     import idna
 
-    try:
+    with raising(_invalid_url("its host has characters that aren't allowed in a host name"), idna.IDNAError):
         return idna.encode(unicodedata.normalize("NFC", host.lower())).decode()
-    except idna.IDNAError:
-        raise _invalid_url("its host has characters that aren't allowed in a host name") from None
 
 
 def _invalid_url(reason: str) -> NetError:
@@ -258,9 +254,7 @@ async def checked_addresses(host: str, port: int, rules: Rules) -> list[str]:
 
 async def look_up(host: str, port: int) -> list[str]:
     """All addresses of a name; raises `NetError`."""
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        raise NetError("unknown_host", f"{host} was not found; check the spelling of the address.") from None
+    unknown = NetError("unknown_host", f"{host} was not found; check the spelling of the address.")
+    with raising(unknown, OSError, UnicodeError):
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(each[4][0]) for each in found))

@@ -13,6 +13,7 @@ from urllib.parse import quote, urlencode
 from pydantic import BaseModel, Field, ValidationError
 
 from gateway.domain.conversation.tools import Operation, RequestPart
+from gateway.domain.errors import raising
 from gateway.domain.json import Json, text_or_json
 from gateway.net.addresses import Rules, parse_url, redirect_target
 from gateway.net.errors import NetError
@@ -70,13 +71,11 @@ async def send(request: Outgoing, rules: Callable[[], Rules]) -> ApiResponse:
     """Send it, whatever the status of the response; raises `NetError`. Only GET follows redirects within the origin."""
     client, target = await asyncio.to_thread(load_client), parse_url(request.url)
     async with client.guarded(rules, client.Limits(_BYTES, _SECONDS)) as http:
-        try:
+        advice = "try again later" if request.method == "GET" else "it may have carried out the request"
+        with raising(NetError("timeout", f"{target.host} took too long; {advice}."), TimeoutError):
             async with asyncio.timeout(_SECONDS):
                 with client.translated_errors(target.host):
                     return await _answered(http, request)
-        except TimeoutError:
-            advice = "try again later" if request.method == "GET" else "it may have carried out the request"
-            raise NetError("timeout", f"{target.host} took too long; {advice}.") from None
 
 
 async def _answered(http: "AsyncClient", request: Outgoing) -> ApiResponse:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.config.model import BackupSettings, WorkspaceStore
-from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.domain.errors import OwnerMustAct, TryAgainLater, raising
 from gateway.net.addresses import Reach, Rules, Target, checked_addresses, parse_ip, parse_url, reach
 from gateway.net.errors import NetError
 from gateway.net.proxy import Destination, Proxy
@@ -113,17 +113,15 @@ class ObjectStore:
         """
         client = await self._checked()
         digest, length = hashlib.sha256(), 0
-        try:
-            with _explained(self.address), to.open("wb") as file:
-                found = await client.get_async(self._path(name))
-                async for piece in found.stream(min_chunk_size=_CHUNK):
-                    length += len(piece)
-                    if length > most:
-                        break
-                    digest.update(piece)
-                    await asyncio.to_thread(file.write, piece)
-        except _MissingObject:
-            raise BadObject(f"the store has no object {name[:64]}") from None
+        missing = BadObject(f"the store has no object {name[:64]}")
+        with raising(missing, _MissingObject), _explained(self.address), to.open("wb") as file:
+            found = await client.get_async(self._path(name))
+            async for piece in found.stream(min_chunk_size=_CHUNK):
+                length += len(piece)
+                if length > most:
+                    break
+                digest.update(piece)
+                await asyncio.to_thread(file.write, piece)
         return length, digest.hexdigest()
 
     async def names(self, before: datetime) -> AsyncIterator[list[str]]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gateway.beside import cancel
 from gateway.domain.errors import raising
 from gateway.net.addresses import Rules, Target, parse_url
 from gateway.net.errors import NetError
@@ -247,9 +248,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ther
         await asyncio.wait((up, down), return_when=asyncio.FIRST_COMPLETED)
         await asyncio.wait((down,), timeout=_LAST_SECONDS)
     finally:
-        for each in (up, down):
-            each.cancel()
-        await asyncio.gather(up, down, return_exceptions=True)
+        await cancel(up, down)
 
 
 async def _upload(reader: asyncio.StreamReader, there: "AsyncNetworkStream") -> None:

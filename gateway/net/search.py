@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from pydantic import SecretStr
+from pydantic import JsonValue, SecretStr
 
 from gateway.config.model import WebSearch
-from gateway.domain.json import Json, JsonObject
+from gateway.domain.errors import raising
+from gateway.domain.json import JsonObject, KeyPath, value_at
 from gateway.domain.text.texts import one_line
 from gateway.net.addresses import Rules, parse_url
 from gateway.net.errors import NetError
@@ -55,14 +56,13 @@ class SearchApi(NamedTuple):
 
     base: str
     request: Callable[[str, str, str, int], SearchRequest]
-    results: Sequence[str]
+    results: KeyPath
     snippets: Sequence[str]
 
-    def hits(self, answer: Json) -> Iterator[Hit]:
+    def hits(self, answer: JsonValue) -> Iterator[Hit]:
         """The results, if the answer has the form."""
-        for name in self.results:
-            answer = answer.get(name) if isinstance(answer, dict) else None
-        rows = [row for row in answer if isinstance(row, dict)] if isinstance(answer, list) else []
+        found = value_at(answer, self.results)
+        rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
         return (Hit(_text(row, "title"), _text(row, "url"), _text(row, *self.snippets)) for row in rows)
 
 
@@ -140,7 +140,7 @@ class WebSearcher:
         base = self.bases.get(name, api.base) or access
         return api.hits(await self._answer(api.request(base, access, query, count), _setting(name)))
 
-    async def _answer(self, request: SearchRequest, setting: str) -> Json:
+    async def _answer(self, request: SearchRequest, setting: str) -> JsonValue:
         client, host = await asyncio.to_thread(load_client), parse_url(request.url).host
         with client.translated_errors(host):
             async with client.guarded(self.rules, client.Limits(_BYTES, _SECONDS), request.headers) as http:
@@ -148,11 +148,9 @@ class WebSearcher:
         if answer.status_code != 200:
             advice = f"; check tools.web.search.{setting}" if answer.status_code in (401, 403) else ""
             raise NetError("refused", f"{host} answered {answer.status_code}{advice}.")
-        try:
-            content: Json = json.loads(answer.content)
-        except (ValueError, RecursionError):
-            message = f"{host} did not answer with JSON; check tools.web.search.{setting}."
-            raise NetError("bad_answer", message) from None
+        message = f"{host} did not answer with JSON; check tools.web.search.{setting}."
+        with raising(NetError("bad_answer", message), ValueError, RecursionError):
+            content: JsonValue = json.loads(answer.content)
         return content
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from gateway.beside import at_most
 from gateway.domain.errors import SupaclawError
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Ending, Limits, Report, Tier, Window, parse_report
 from gateway.sandbox.jail import landlock, seccomp
@@ -110,9 +111,8 @@ class Running:
     async def kill(self) -> None:
         """Have it and all it started killed, wait until none of them writes files any more, and close."""
         self.cancel()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_END_SECONDS):
-                await self.report()
+        async with at_most(_END_SECONDS):
+            await self.report()
         self.close()
 
     def close(self) -> None:

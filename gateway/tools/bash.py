@@ -11,6 +11,7 @@ from pydantic import Field
 
 from gateway.agent.exec.terminal import rendered
 from gateway.domain.conversation.tools import AnyTool, Caller, Labelled, ToolArguments, ToolClass, ToolFailed
+from gateway.domain.errors import required
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.principals import Label
 from gateway.net import fetch
@@ -73,9 +74,8 @@ class _Bash:
         paths = list(dict.fromkeys(path for each in found for path in each.paths))
         label = max([label, *(each.label for each in found)])
         for path in paths:
-            data = await workspace.content(path, MAX_BYTES - size + 1)
-            if data is None:
-                raise ToolFailed.own("not_found", f"There is no file {path}.")
+            missing = ToolFailed.own("not_found", f"There is no file {path}.")
+            data = required(await workspace.content(path, MAX_BYTES - size + 1), missing)
             label = max(label, await workspace.labels.of(path, hashlib.sha256(data).hexdigest()))
             size += len(data)
             if size > MAX_BYTES or len(files) == MAX_FILES:

@@ -20,7 +20,7 @@ from gateway.domain.conversation.tools import (
     ToolClass,
     ToolFailed,
 )
-from gateway.domain.errors import required
+from gateway.domain.errors import raising, required
 from gateway.domain.ids import MemoryId
 from gateway.domain.json import Json, JsonObject
 from gateway.domain.memory.memories import (
@@ -121,10 +121,9 @@ class _Memory:
         context = self._required_context()
         if not arguments.query:
             raise ToolFailed.own("empty_query", "Say what to look for: names, things, numbers.")
-        if context.search is None:
-            raise ToolFailed.own("unavailable", "There is no search here.")
+        search = required(context.search, ToolFailed.own("unavailable", "There is no search here."))
         at_most = Label.UNTRUSTED if arguments.include_untrusted else recall_limit(context.role, caller.label)
-        found = await context.search.find(
+        found = await search.find(
             context.principal,
             arguments.query,
             mode=arguments.mode or SearchMode.AUTO,
@@ -146,10 +145,9 @@ class _Memory:
         return MemoryFilter(kinds=kinds, since=since, until=until, at_most=at_most, min_importance=floor)
 
     def _moment(self, text: str | None, *, end: bool = False) -> datetime | None:
-        try:
+        unreadable = ToolFailed.own("not_a_time", f'"{text}" is not an ISO date or time such as 2026-11-22.')
+        with raising(unreadable, ValueError):
             return None if text is None else moment(text, self._required_context().zone(), end=end)
-        except ValueError as error:
-            raise ToolFailed.own("not_a_time", f'"{text}" is not an ISO date or time such as 2026-11-22.') from error
 
     @tool("Looking up a memory", "Looked up a memory", ToolClass.READ, **_READS)
     async def memory_get(self, arguments: GetArguments, caller: Caller) -> Labelled:

@@ -20,7 +20,7 @@ from gateway.domain.conversation.tools import (
     ToolClass,
     ToolFailed,
 )
-from gateway.domain.errors import SupaclawError, raising
+from gateway.domain.errors import SupaclawError, raising, required
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import data_from
@@ -53,9 +53,7 @@ class SkillsArguments(ToolArguments):
     def required(self, field: Literal["name", "source", "query"]) -> str:
         """A field that this action needs; raises `ToolFailed` if it is missing."""
         value: str | None = getattr(self, field)
-        if value is None:
-            raise ToolFailed.own("invalid_arguments", f"{self.action} needs {field}.")
-        return value
+        return required(value, ToolFailed.own("invalid_arguments", f"{self.action} needs {field}."))
 
 
 @dataclass(frozen=True, slots=True)

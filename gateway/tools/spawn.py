@@ -19,6 +19,7 @@ from gateway.domain.conversation.tools import (
     ToolClass,
     ToolFailed,
 )
+from gateway.domain.errors import required
 from gateway.domain.json import Json
 from gateway.domain.principals import Label
 from gateway.sandbox.command import Ending
@@ -160,9 +161,7 @@ def _state(process: Process) -> dict[str, Json]:
 
 
 def _required(value: str | None, name: str) -> str:
-    if not value:
-        raise ToolFailed.own("invalid_arguments", f"{name} is missing.")
-    return value
+    return required(value or None, ToolFailed.own("invalid_arguments", f"{name} is missing."))
 
 
 def tools(services: Services) -> tuple[AnyTool, ...]:

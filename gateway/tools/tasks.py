@@ -25,6 +25,7 @@ from gateway.domain.conversation.tools import (
     ToolClass,
     ToolFailed,
 )
+from gateway.domain.errors import required
 from gateway.domain.people.access import is_group
 from gateway.domain.principals import Label, Role, label_of
 from gateway.domain.work.trees import LONGEST_INPUT, MAIN, MOST_FILES, MOST_LIVE
@@ -107,9 +108,8 @@ class _TasksTool:
         """Background tasks: list them, show how far one is, cancel one."""
         if arguments.action == "list":
             return await self.transact(self._list)
-        if arguments.id is None:
-            raise ToolFailed.own("invalid_arguments", f"{arguments.action} needs id.")
-        which, act = arguments.id, self._show if arguments.action == "show" else self._cancel
+        which = required(arguments.id, ToolFailed.own("invalid_arguments", f"{arguments.action} needs id."))
+        act = self._show if arguments.action == "show" else self._cancel
         return await self.transact(lambda tx: act(tx, which))
 
     async def _list(self, tx: Connection) -> Labelled:

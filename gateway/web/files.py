@@ -16,6 +16,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 from starlette.types import Receive, Scope, Send
 
 from gateway.domain.conversation.inbound import Attachment
+from gateway.domain.errors import required
 from gateway.domain.files import PLAYABLE, locked_parts
 from gateway.domain.ids import FileId, PrincipalId
 from gateway.domain.principals import Label
@@ -96,9 +97,8 @@ def add_routes(router: APIRouter, path: str, origin: str, *, sends: Requirement,
 
 async def _row(site: Site, id: UUID, *, status: int = 404) -> FileRow:
     row = await site.database.read(lambda conn: files.by_id(conn, site.owner.id, FileId(id)))
-    if row is None:
-        raise Refused(status, "unknown_file", f"There is no file {id}.", param="files" if status == 400 else None)
-    return row
+    param = "files" if status == 400 else None
+    return required(row, Refused(status, "unknown_file", f"There is no file {id}.", param=param))
 
 
 def saved_as(name: str) -> dict[str, str]:
@@ -202,8 +202,7 @@ async def preview(workspace: Workspace, where: WorkspacePath) -> Preview:
             raise
         size = await asyncio.to_thread(workspace.size, path)
         return Preview(path, name, size, mime, "other", "", Label.UNTRUSTED, changeable(where))
-    if piece is None:
-        raise WorkspaceError("not_found", f"There is no file {path}.")
+    piece = required(piece, WorkspaceError("not_found", f"There is no file {path}."))
     label = await workspace.labels.of(path, piece.sha256)
     found = Preview(path, name, piece.size, mime, "other", piece.sha256, label, changeable(where))
     if (shown := picture_type(piece.data)) and piece.size <= MAX_PICTURE:

@@ -12,6 +12,7 @@ from cachetools import FIFOCache
 from fastapi import Depends, Path, Request
 from fastapi.responses import Response
 
+from gateway.beside import cancel
 from gateway.domain.channels.routing import Ignore
 from gateway.domain.conversation.inbound import Address, Attachment, Inbound, Sender
 from gateway.domain.conversation.tools import Caller
@@ -33,7 +34,7 @@ from gateway.web.backend import Backend
 from gateway.web.http.errors import Refused
 from gateway.web.http.limits import CredentialLookups, RateLimiter, Throttle
 from gateway.web.live.conversations import Conversations
-from gateway.web.live.sse import Boards, cancel
+from gateway.web.live.sse import Boards
 from gateway.web.live.topics import Topics
 from gateway.web.pages import Pages, Screen
 

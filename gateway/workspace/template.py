@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from gateway.config.data.files import sync_to_disk
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, required
 from gateway.domain.principals import Label
 from gateway.logs.errors import logged
 from gateway.workspace.files.paths import READ_ONLY, WorkspaceError
@@ -123,10 +123,8 @@ async def merge_renewal(workspace: Workspace, renewal: Renewal) -> None:
     """Write what was edited and what the template changed together; `OwnerMustAct`: those are the same lines."""
 
     def merged(mine: str) -> str:
-        text = replace(renewal, mine=mine).merged
-        if text is None:
-            raise OwnerMustAct(f"you and the template changed the same lines of {renewal.path}: edit it by hand")
-        return text
+        both = OwnerMustAct(f"you and the template changed the same lines of {renewal.path}: edit it by hand")
+        return required(replace(renewal, mine=mine).merged, both)
 
     await workspace.update(renewal.path, merged, Label.OWNER, unlocked=True)
 

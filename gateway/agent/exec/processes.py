@@ -3,13 +3,13 @@
 import asyncio
 import codecs
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import structlog
 
 from gateway.agent.exec.commands import Permit, WorkspaceCommands
 from gateway.agent.exec.terminal import Screen
+from gateway.beside import at_most, beside
 from gateway.domain.conversation.tools import Caller, ToolFailed
 from gateway.domain.ids import SessionId
 from gateway.domain.principals import Label
@@ -100,21 +100,19 @@ class Process:
 
     async def until_news(self, since: int, seconds: float) -> None:
         """Wait until there is output after `since`, or it is over, but no longer than this."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self.output.size <= since and self.report is None:
-                    self._news.clear()
-                    await self._news.wait()
+        async with at_most(seconds):
+            while self.output.size <= since and self.report is None:
+                self._news.clear()
+                await self._news.wait()
 
     async def until_drawn(self, screen: Screen, seconds: float) -> Screen:
         """Wait as with `until_news`, and on until it pauses; returns what its terminal shows then."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self.until_news(self.read, seconds)
-                size = -1
-                while self.report is None and size != self.output.size:
-                    size = self.output.size
-                    await asyncio.sleep(_PAUSE_SECONDS)
+        async with at_most(seconds):
+            await self.until_news(self.read, seconds)
+            size = -1
+            while self.report is None and size != self.output.size:
+                size = self.output.size
+                await asyncio.sleep(_PAUSE_SECONDS)
         async with self._drawing:
             text, _, self.read = self.output.page(self.read, KEPT_BYTES, whole=self.report is not None)
             await asyncio.to_thread(screen.feed, text)
@@ -235,12 +233,9 @@ class Processes:
             window = Window(process.screen.height, process.screen.columns) if process.screen else None
             running = await self.commands.start(process.line, ".", permit, limits, typed=True, window=window)
             process.permit = permit
-            checking = asyncio.create_task(self._check_locks())
-            try:
+            async with beside(self._check_locks()):
                 started.set_result(None)
                 await process.follow(running)
-            finally:
-                checking.cancel()
 
     async def _check_locks(self) -> None:
         while True:

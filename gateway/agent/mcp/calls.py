@@ -16,6 +16,7 @@ from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
 from gateway.agent.tool_sources import AnyArguments
 from gateway.domain.conversation.diff import LONGEST, written_out
 from gateway.domain.conversation.tools import AnyTool, Caller, Change, Effect, Labelled, Tool, ToolClass, ToolFailed
+from gateway.domain.errors import required
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import data_from, quoted
@@ -177,8 +178,7 @@ class McpCalls:
             raise ToolFailed.own("not_confirmed", "Its person has not confirmed the prompt's text, so it isn't used.")
 
     def _check(self, now: ToolDefinition | None) -> None:
-        if now is None:
-            raise ToolFailed.own("gone", f"{self.shown.server} no longer has this tool.")
+        now = required(now, ToolFailed.own("gone", f"{self.shown.server} no longer has this tool."))
         if now.sha256 != self.shown.sha256:
             message = f"Its server now describes {self.pinned.name} differently; it's off until its owner confirms it."
             raise ToolFailed.own("changed", message)

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from gateway.domain.conversation.diff import difference
 from gateway.domain.conversation.tools import ArgumentRole, ToolFailed
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, required
 from gateway.domain.ids import PrincipalId
 from gateway.domain.text.texts import one_line
 from gateway.net.mcp.server import ToolDefinition
@@ -147,9 +147,7 @@ async def disable(database: Database, name: str) -> None:
 async def get(database: Database, name: str) -> PinnedTool:
     """The tool with this name; raises `OwnerMustAct`."""
     found = next((tool for tool in await database.read(read) if tool.name == name), None)
-    if found is None:
-        raise OwnerMustAct(f"there is no tool {name[:80]!r}; `supaclaw tools list` shows them")
-    return found
+    return required(found, OwnerMustAct(f"there is no tool {name[:80]!r}; `supaclaw tools list` shows them"))
 
 
 async def confirm_prompt(

@@ -25,6 +25,7 @@ from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState
 from gateway.agent.tool_sources import Offer
 from gateway.config.model import McpServer
 from gateway.domain.conversation.tools import AnyTool, Caller
+from gateway.domain.errors import required
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import json_or_text
 from gateway.domain.principals import Label
@@ -229,9 +230,8 @@ class McpServers:
         return f"{name}: {problem}" if problem else ""
 
     async def _endpoint(self, name: str) -> McpEndpoint:
-        server = self.servers.get(name)
-        if server is None:
-            raise NetError("no_server", f"The MCP server {name} is no longer configured, or not for this person.")
+        gone = NetError("no_server", f"The MCP server {name} is no longer configured, or not for this person.")
+        server = required(self.servers.get(name), gone)
         if server.url is None and server.command:
             return self.local.endpoint(name, server)
         if server.url is None:

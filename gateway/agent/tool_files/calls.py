@@ -28,6 +28,7 @@ from gateway.domain.conversation.tools import (
     ToolFailed,
     Wording,
 )
+from gateway.domain.errors import raising
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import Json, JsonObject, json_or_text
 from gateway.domain.principals import Label
@@ -105,11 +106,9 @@ def _context(host: str, authority: str | None, files: Files) -> NamedContext:
         context.load_default_certs()
         context.load_verify_locations(certifi.where())
     else:
-        try:
+        message = f"{authority} beside TOOL.md is not a certificate in PEM form."
+        with raising(NetError("bad_certificate", message), KeyError, ValueError, OSError):
             context.load_verify_locations(cadata=files[authority].decode())
-        except (KeyError, ValueError, OSError) as error:
-            message = f"{authority} beside TOOL.md is not a certificate in PEM form."
-            raise NetError("bad_certificate", message) from error
     return context
 
 

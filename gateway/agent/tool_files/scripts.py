@@ -1,12 +1,12 @@
 """Scripts of tool files, run in the jail like commands of `exec`, with their arguments as JSON on the input."""
 
-import asyncio
 import json
 from dataclasses import dataclass
 
 from gateway.agent.exec.commands import STALE, Permit, WorkspaceCommands
 from gateway.agent.tool_files.confirmed import ConfirmedTool, ToolFiles
 from gateway.agent.tool_sources import AnyArguments
+from gateway.beside import beside
 from gateway.domain.conversation.diff import written_out
 from gateway.domain.conversation.tools import (
     AnyTool,
@@ -86,13 +86,10 @@ class ScriptCall:
 
 
 async def _followed(running: Running) -> tuple[bytes, bytes, Report]:
-    errors = asyncio.create_task(running.last_errors(MAX_ERRORS))
     output = bytearray()
-    try:
+    async with beside(running.last_errors(MAX_ERRORS)) as errors:
         report = await running.followed(output.extend, MAX_OUTPUT)
         return bytes(output), b"" if report.ending is Ending.OUTPUT else await errors, report
-    finally:
-        errors.cancel()
 
 
 def _result(output: bytes, errors: bytes, report: Report, permit: Permit) -> JsonObject:

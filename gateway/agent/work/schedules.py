@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 
 from gateway.domain.conversation.transcript import Notice
+from gateway.domain.errors import required
 from gateway.domain.ids import AddressId, PrincipalId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text.marks import without_marks
@@ -169,18 +170,15 @@ class Schedules:
         """Run it once now, in addition to its slots."""
         row = await self.get(which)
         task = await schedules.fire(self.tx, row, slot_assignment(row, self.now, now=self.now))
-        if task is None:
-            raise InvalidSchedule(f"Schedule {row.id} is running; wait until it ends.")
-        return row, task
+        return row, required(task, InvalidSchedule(f"Schedule {row.id} is running; wait until it ends."))
 
     async def get(self, which: str) -> ScheduleRow:
         """The schedule with this number or name, locked until the transaction ends."""
         row = await schedules.get(self.tx, self.principal, which)
         if row is None and self.of_all and which.isdecimal():
             row = await schedules.get(self.tx, None, which)
-        if row is None:
-            raise InvalidSchedule(f"There is no schedule {which[:64]!r}; list them to see their numbers and names.")
-        return row
+        unknown = InvalidSchedule(f"There is no schedule {which[:64]!r}; list them to see their numbers and names.")
+        return required(row, unknown)
 
     async def _room(self) -> None:
         await schedules.hold(self.tx, self.principal)

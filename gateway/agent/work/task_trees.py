@@ -14,7 +14,7 @@ from gateway.agent.work.agents import Agents
 from gateway.config.model import BudgetSettings
 from gateway.domain.conversation.model import ToolSpec
 from gateway.domain.conversation.tools import ToolArguments
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, required
 from gateway.domain.ids import AddressId, PrincipalId, SessionId, TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import clipped
@@ -260,8 +260,7 @@ async def fork(tx: Connection, principal: PrincipalId, which: str, at: int, mode
         raise NoSuchTask(message)
     label = await sessions.label(tx, place.session)
     session = await conversations.start_branch(tx, principal, place.session, place.seq, before.label, unattended=True)
-    if session is None:
-        raise NoSuchTask("That is a fork of too many forks; fork an earlier one.")
+    session = required(session, NoSuchTask("That is a fork of too many forks; fork an earlier one."))
     made = TaskId(uuid4())
     changes = {"fork": made, "forked_from": source, "asked": asked, "model": model, "deliver": False, "call": None}
     work = before.model_copy(update={**changes, "label": max(before.label, label)})

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from gateway.app.checks.context import CheckContext, fail, ok, refused, warn
+from gateway.beside import afterwards
 from gateway.config.machine import SystemClock
 from gateway.domain.channels.channel import NoFacts
 from gateway.domain.conversation.model import Attempt, ModelsExhausted
@@ -33,7 +34,7 @@ def check_model(context: CheckContext) -> Iterator[Finding]:
 async def _check_chain(context: CheckContext) -> list[Finding]:
     client = await build_client(context.config.models, context.environ, SystemClock(), _RETRY_POLICY)
     about = client.describe()
-    try:
+    async with afterwards(client.close):
         if about.active == GUIDE:
             text = f"no model is connected: {about.why}"
             return [warn(text, "paste a key into `supaclaw init` or Setup, or set OPENAI_API_KEY")]
@@ -43,8 +44,6 @@ async def _check_chain(context: CheckContext) -> list[Finding]:
         return [*lacking, *await _short_contexts(context, about.chain)] or [
             ok(f"{', then '.join(about.chain)} ({about.why}); `doctor --live` calls it")
         ]
-    finally:
-        await client.close()
 
 
 def _lacking_keys(context: CheckContext, chain: Sequence[str]) -> Iterator[Finding]:

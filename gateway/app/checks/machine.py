@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from gateway.app.checks.context import CheckContext, fail, ok, refused, warn
+from gateway.beside import afterwards
 from gateway.config.data.instance import running_pid
 from gateway.config.machine import available_memory
 from gateway.domain.errors import OwnerMustAct
@@ -114,12 +115,10 @@ def check_exec(context: CheckContext) -> Iterator[Finding]:
 
 async def _confinement(jail: Workshop) -> str:
     """How the jail confines commands and what they lack in it, in words; raises `NoJail`."""
-    try:
+    async with afterwards(jail.close):
         told = _ENGINES[await jail.tier()]
         try:
             await jail.network()
         except NoNetwork as error:
             return f"{told}; {error}"
         return told
-    finally:
-        await jail.close()

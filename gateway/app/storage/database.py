@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from gateway.background.upkeep.timers import keep_running
+from gateway.beside import beside
 from gateway.config.data.instance import running_pid
 from gateway.config.environment import Environment
 from gateway.config.model import Config
@@ -57,12 +58,8 @@ async def postgres(environment: Environment, config: Config, *, mine: bool) -> A
     found_running = server.is_running
     try:
         dsn = await _started(server)
-        watch = asyncio.create_task(keep_running("postgres", server.supervise), name="postgres")
-        try:
+        async with beside(keep_running("postgres", server.supervise), "postgres"):
             yield f"{dsn}&member_password={server.member_password}"
-        finally:
-            watch.cancel()
-            await asyncio.wait([watch])
     finally:
         if mine or not (found_running or running_pid(environment.data)):
             await server.stop()

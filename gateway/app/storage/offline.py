@@ -14,6 +14,7 @@ from gateway.agent.mcp.servers import LocalServers, McpServers
 from gateway.agent.skills.library import Skills
 from gateway.agent.tool_files.confirmed import FORM, ToolFiles
 from gateway.app.storage.database import has_database, open_database
+from gateway.beside import afterwards
 from gateway.config.environment import Environment
 from gateway.config.load import Lookup, load, load_early, secrets_unavailable
 from gateway.config.machine import SystemClock
@@ -102,13 +103,10 @@ async def offline_servers(
     jail = open_workshop(environment.data / "scratch", environment.workshop)
     local = LocalServers(jail, environment.data, connections.rules)
     configured = {**files.servers, **config.tools.mcp}
-    try:
+    async with afterwards(connections.close, jail.close):
         yield McpServers(
             owner, True, lambda: configured, database, connections, secrets, _no_files, local, _nobody, _unseen
         )
-    finally:
-        await connections.close()
-        await jail.close()
 
 
 async def _nobody(_caller: Caller, _tool: str, _preview: str, _number: int) -> None:

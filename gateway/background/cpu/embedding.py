@@ -7,7 +7,7 @@ from typing import cast
 from cachetools import LRUCache
 
 from gateway.background.cpu.executor import Cpu
-from gateway.domain.errors import SupaclawError
+from gateway.domain.errors import SupaclawError, raising
 from gateway.domain.json import Json
 from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
 from gateway.llm.embedding import e5
@@ -58,12 +58,10 @@ class LocalEmbedder:
     async def query(self, text: str, /) -> Vector:
         """Embed a query; raises `EmbeddingUnavailable` if that takes too long. Loading continues for the next query."""
         patience = self._patience or (QUERY_SECONDS if self._loaded and self._cpu.is_running else LOADING_SECONDS)
-        try:
+        told = f"the embedding model is being loaded or busy (no answer within {patience:g} seconds)"
+        with raising(EmbeddingUnavailable(told), TimeoutError):
             async with asyncio.timeout(patience):
                 [vector] = await (self._expected.pop(text, None) or self._ask(e5.QUERY, [text]))
-        except TimeoutError:
-            told = f"the embedding model is being loaded or busy (no answer within {patience:g} seconds)"
-            raise EmbeddingUnavailable(told) from None
         return vector
 
     async def passages(self, texts: Sequence[str], /) -> tuple[Vector, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.background.cpu.child import LENGTH, Request, encode_message
+from gateway.beside import afterwards
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
 from gateway.domain.json import Json, JsonObject
 from gateway.sandbox.child import describe_exit
@@ -181,10 +182,8 @@ class Cpu:
 async def run_alone(function: Callable[..., Json], *arguments: Json, seconds: float) -> Json:
     """`Cpu.run` in a new process that runs only this job, without a queue."""
     cpu = Cpu()
-    try:
+    async with afterwards(cpu.close):
         return await cpu.run(function, *arguments, seconds=seconds)
-    finally:
-        await cpu.close()
 
 
 def _value(job: str, reply: JsonObject) -> Json:

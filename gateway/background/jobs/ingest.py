@@ -14,6 +14,7 @@ from gateway.config.failpoints import Step
 from gateway.domain.channels.channel import FetchDelayed, FetchFailed
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.transcript import Notice
+from gateway.domain.errors import raising, required
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim, Status
@@ -140,15 +141,11 @@ class Ingest:
     async def _fetch(self, run: Claim, each: PendingAttachment) -> None:
         uploads = self.files.uploads
         channel = self.proactive.outbound.channel(Address(each.channel, "", ""))
-        if channel is None:
-            raise FetchDelayed(f"{each.channel} is shut")
+        pieces = required(channel, FetchDelayed(f"{each.channel} is shut")).fetch(each.announced)
         uploads.check(each.size)
-        pieces = channel.fetch(each.announced)
-        try:
+        with raising(FetchFailed(f"it could not be fetched within {FETCH_SECONDS / 60:g} minutes"), TimeoutError):
             async with asyncio.timeout(FETCH_SECONDS):
                 file = await uploads.keep(each.principal_id, each.name, each.mime, pieces, origin=each.channel)
-        except TimeoutError:
-            raise FetchFailed(f"it could not be fetched within {FETCH_SECONDS / 60:g} minutes") from None
         self.engine.failpoints.reach(Step.INGEST_KEPT)
 
         async def store(tx: Connection) -> None:

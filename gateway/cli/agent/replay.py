@@ -8,6 +8,7 @@ from typing import Annotated
 
 from gateway.agent.conversation.context import system_prompt
 from gateway.app.storage.offline import StoredSecrets
+from gateway.beside import afterwards
 from gateway.cli.connections.database import leak_guard, owners_moment, require_owner, with_database
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import Yes, confirm_unless, flag, option
@@ -53,15 +54,13 @@ def replay(
     async def work(database: Database) -> str:
         turns, seen = await _recorded(database, first, last, other)
         client, tools, done = await _client(model), replaying.tools_of(turns), list[ReplayedTurn]()
-        try:
+        async with afterwards(client.close):
             if unseen := {each for each in client.describe().chain if each.partition("/")[0] not in seen}:
                 question = f"{len(turns)} turns go to {', '.join(unseen)}, whose provider has not seen them. Send them?"
                 confirm_unless(yes, question, f"{', '.join(unseen)} has not seen these conversations; add --yes")
             for turn in turns:
                 left = budget - sum(each.cost_usd for each in done)
                 done.append(await replaying.replay(turn, client, system, tools, left))
-        finally:
-            await client.close()
         return (await leak_guard(database))(replaying.report(f"Replay with {model}", done))
 
     report = with_database(work)

@@ -11,7 +11,7 @@ from typing import TypeVar
 from gateway.cli.terminal.console import show_after_a_second
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
-from gateway.domain.errors import OwnerMustAct, required
+from gateway.domain.errors import OwnerMustAct, raising, required
 from gateway.domain.ids import PrincipalId
 from gateway.domain.time import moment
 from gateway.logs import SecretMask, logging_to
@@ -82,7 +82,6 @@ def owners_zone() -> str | None:
 
 def owners_moment(text: str, *, end: bool = False) -> datetime:
     """Parse a date or time in the owner's zone; with `end`, a date means its end. Raises `OwnerMustAct`."""
-    try:
+    unreadable = OwnerMustAct(f'"{text}" is not a date or time; write it like 2026-03-01 or 2026-03-01T09:30')
+    with raising(unreadable, ValueError):
         return moment(text, owners_zone(), end=end)
-    except ValueError:
-        raise OwnerMustAct(f'"{text}" is not a date or time; write it like 2026-03-01 or 2026-03-01T09:30') from None

@@ -21,6 +21,7 @@ from uuid import uuid4
 import httpx
 from pydantic import JsonValue, TypeAdapter
 
+from gateway.beside import cancel
 from gateway.cli.connections.local_gateway import LocalGateway, ensure_gateway, local_token
 from gateway.cli.terminal.console import Style, echo, show_after_a_second
 from gateway.cli.terminal.output import argument, option
@@ -336,10 +337,7 @@ async def _turn(client: ChatClient, screen: Screen, text: str, files: Sequence[P
         raise KeyboardInterrupt from None
     finally:
         loop.remove_signal_handler(signal.SIGINT)
-        tasks = [*stops, *([watching] if watching else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*stops, *([watching] if watching else []))
         screen.stop_waiting()
     if not answer.failed or screen.interactive:
         screen.finish(answer.text)

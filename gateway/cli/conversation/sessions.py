@@ -7,7 +7,7 @@ from typing import Annotated
 from gateway.cli.connections.database import leak_guard, require_owner, with_connection, with_database
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import AsJson, Limit, Output, argument, flag, option, print_rows, save_copy
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, required
 from gateway.flow.journal import export as exporting
 from gateway.flow.journal.export import Format
 from gateway.store.connection.pool import Connection, Database
@@ -52,9 +52,8 @@ def _exported(id: str, form: Format) -> tuple[Conversation, str]:
     """A conversation and its text, with live secrets replaced in both, whenever they were said."""
 
     async def read(conn: Connection) -> tuple[Conversation, list[MessageRow]]:
-        of = await conversations.beginning(conn, (await require_owner(conn)).id, id)
-        if of is None:
-            raise OwnerMustAct(f"no conversation, or more than one, begins with {id}; `supaclaw sessions` lists them")
+        unknown = OwnerMustAct(f"no conversation, or more than one, begins with {id}; `supaclaw sessions` lists them")
+        of = required(await conversations.beginning(conn, (await require_owner(conn)).id, id), unknown)
         return of, await attachments.with_attachments(conn, await messages.told_until(conn, of.id))
 
     async def cleaned(database: Database) -> tuple[Conversation, str]:

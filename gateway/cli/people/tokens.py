@@ -70,9 +70,8 @@ async def _whose(database: Database, member: str | None = None) -> PrincipalId:
     """The owner, or the member with this identity; raises `OwnerMustAct`."""
     if member is None:
         return (await database.read(require_owner)).id
-    if (whose := await database.read(lambda conn: principals.find(conn, member))) is None:
-        raise OwnerMustAct(f"there is no member {member}; `supaclaw pairing list` and the page list them")
-    return whose
+    whose = await database.read(lambda conn: principals.find(conn, member))
+    return required(whose, OwnerMustAct(f"there is no member {member}; `supaclaw pairing list` and the page list them"))
 
 
 def list_tokens(as_json: AsJson = False) -> None:

@@ -31,6 +31,7 @@ from gateway.app.storage.offline import StoredSecrets
 from gateway.background.cpu.executor import Cpu
 from gateway.background.upkeep.health import Stop
 from gateway.background.worker import Workplace
+from gateway.beside import afterwards, beside
 from gateway.cli.connections.database import run_quietly
 from gateway.cli.storage.imports import make_findable
 from gateway.cli.terminal.output import AsJson, argument, flag, option, print_result
@@ -309,13 +310,8 @@ async def _gateway(database: Database, mode: SearchMode) -> AsyncIterator[_Gatew
         secrets = open_secrets(environment, database, people, mask, supabase=False)
         core = await open_core(environment, Workplace(database, "gateway", instance), people, instance, secrets, mask)
         parts = assemble(core, starts=StartHistory(), stop=Stop(), families=discover(), cpu=Cpu())
-        working = asyncio.create_task(parts.work.worker.run())
-        try:
+        async with afterwards(Process(parts).close), beside(parts.work.worker.run()):
             yield _Gateway(database, assemble_way_in(parts), Answers(database, core.live))
-        finally:
-            working.cancel()
-            await asyncio.wait([working])
-            await Process(parts).close()
 
 
 async def _ask(

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 
 from gateway.background.cpu.executor import Cpu, ScratchFolder, run_alone
 from gateway.background.cpu.extraction import LockedFiles
+from gateway.beside import afterwards
 from gateway.cli.connections.database import require_owner, with_connection, with_database, with_owner
 from gateway.cli.storage.workspace import labelled_workspace, make_checkpoint, owners_workspace
 from gateway.cli.terminal.console import echo
@@ -103,9 +104,7 @@ def _path_of_id(which: str) -> str:
     except ValueError:
         return ""
     row = with_owner(lambda conn, owner: files.by_id(conn, owner, id))
-    if row is None:
-        raise OwnerMustAct(f"there is no file {which}; `supaclaw files list` shows them")
-    return row.path
+    return required(row, OwnerMustAct(f"there is no file {which}; `supaclaw files list` shows them")).path
 
 
 Where = Annotated[str, argument("From the workspace root, like notes/ideas.md.", "PATH")]
@@ -235,11 +234,9 @@ def unlock(path: Where) -> None:
 async def _unlock(path: str, password: str, database: Database) -> str:
     owner, cpu = await database.run(require_owner), Cpu()
     scratch = ScratchFolder(Environment.read(os.environ).state / "unlock")
-    try:
+    async with afterwards(cpu.close):
         workspace = await labelled_workspace(database)
         return await LockedFiles(database, lambda _: workspace, cpu, scratch).unlock(owner.id, path, password)
-    finally:
-        await cpu.close()
 
 
 def pack(path: Folder = ".", output: Output = ".") -> None:

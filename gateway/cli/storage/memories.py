@@ -25,7 +25,7 @@ from gateway.cli.terminal.output import (
 from gateway.config.data.erasures import ErasureRequest
 from gateway.config.environment import Environment
 from gateway.config.load import load_early
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, required
 from gateway.domain.ids import MemoryId
 from gateway.domain.memory.memories import Category, Memory, MemoryFilter, MemoryRefused
 from gateway.domain.principals import Label, Role
@@ -75,9 +75,8 @@ def show(id: Id, as_json: AsJson = False) -> None:
     """Show a memory and its sources."""
 
     async def read(own: Remembering) -> tuple[Memory, list[MemorySource], ImportOrigin | None]:
-        memory = await memories.get(own.tx, own.principal, MemoryId(id))
-        if memory is None:
-            raise MemoryRefused(f"There is no memory {id}; `supaclaw memories list` and `supaclaw search` show them.")
+        unknown = MemoryRefused(f"There is no memory {id}; `supaclaw memories list` and `supaclaw search` show them.")
+        memory = required(await memories.get(own.tx, own.principal, MemoryId(id)), unknown)
         memory, learned = await memories.learned(own.tx, own.principal, memory)
         return memory, learned, await imports.whence(own.tx, own.principal, memory.id)
 

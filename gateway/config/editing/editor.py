@@ -11,6 +11,7 @@ from secrets import token_bytes
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
+from gateway.beside import at_most
 from gateway.config.channels import channel_names
 from gateway.config.data.files import read_regular, replace_regular
 from gateway.config.editing import config_file
@@ -180,9 +181,8 @@ class ConfigEditor:
         await asyncio.to_thread(config_file.replace_text, self._path, wanted.text, wanted.before, self._watch.parse)
         await asyncio.to_thread(self._remember_previous, wanted)
         applied = False
-        with suppress(TimeoutError):
-            async with asyncio.timeout(RELOAD_SECONDS):
-                applied = await self._watch.handled(wanted.text)
+        async with at_most(RELOAD_SECONDS):
+            applied = await self._watch.handled(wanted.text)
         config, running = self._watch.parse(wanted.text), self._watch.current
         return {
             name: _effect(name, config, running, restart=restart, applied=applied)

@@ -14,6 +14,7 @@ from pathlib import Path
 import structlog
 from pydantic import JsonValue
 
+from gateway.beside import afterwards, cancel
 from gateway.config.channels import channel_names, enabled_channels, known_channel, parse_channel
 from gateway.domain.channels.channel import Accept, Channel, ChannelFacts, LoginChannel, Menu, ProbedChannel
 from gateway.domain.errors import OwnerMustAct, SupaclawError, TryAgainLater
@@ -219,11 +220,7 @@ class ChannelSupervisor:
         """Take nothing more in. What is known can still be sent; without `sending`, only what is on its way."""
         for name in () if sending else self._open:
             self.outbound.abandon(name)
-        tasks = [opened.task for opened in self._open.values()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel(*(opened.task for opened in self._open.values()))
 
     async def shut(self) -> None:
         """Shut every channel."""
@@ -233,8 +230,7 @@ class ChannelSupervisor:
     async def _shut(self, name: str, *, again: bool = False) -> None:
         opened = self._open.pop(name)
         self.outbound.abandon(name)
-        opened.task.cancel()
-        await asyncio.wait([opened.task])
+        await cancel(opened.task)
         self._receptions.pop(name, None)
         await _close(opened.channel)
         if not again:
@@ -340,11 +336,8 @@ async def probe(spec: ChannelSpec) -> str | None:
     channel = spec.make()
     if not isinstance(channel, ProbedChannel):
         return None
-    try:
-        async with asyncio.timeout(PROBE_SECONDS):
-            return await channel.probe()
-    finally:
-        await channel.close()
+    async with afterwards(channel.close), asyncio.timeout(PROBE_SECONDS):
+        return await channel.probe()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Answers: wait for the reply to one message, whichever process commits it."""
 
-import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
+from gateway.beside import at_most
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import MessageId
 from gateway.flow.inbound.persistence import Accepted
@@ -52,11 +52,10 @@ class Answers:
 
 
 async def _something_stored(events: Subscription) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(POLL_SECONDS):
-            async for event in events:
-                if isinstance(event, MessageStored | TurnEnded | Overrun):
-                    return
+    async with at_most(POLL_SECONDS):
+        async for event in events:
+            if isinstance(event, MessageStored | TurnEnded | Overrun):
+                return
 
 
 async def _answer_to(conn: Connection, accepted: Accepted) -> Answer | None:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import structlog
 
+from gateway.beside import at_most
 from gateway.domain.conversation.inbound import Arrival
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.ids import SessionId
@@ -96,9 +97,8 @@ class Check:
     async def before_writing(self, place: Place) -> None:
         """Store earlier arrivals of the file first, if that takes no longer than `RETRY`."""
         if not self._left.get(place, True):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(RETRY):
-                    await self._look_at(place)
+            async with at_most(RETRY):
+                await self._look_at(place)
 
     async def _look_at(self, place: Place) -> bool:
         """Store the arrivals that only this file has, then correct it; False if that must be retried."""

@@ -11,7 +11,7 @@ import structlog
 
 from gateway.config.data.files import sync_to_disk
 from gateway.config.data.keys import make_keyring, master_key_variable, read_keyring, read_keys, write_keyring
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, required
 from gateway.domain.ids import PrincipalId
 from gateway.logs.errors import logged
 from gateway.secrets.encryption import (
@@ -101,9 +101,8 @@ class Vault:
                 return False
             facts = replace(row.facts, version=row.facts.version + 1, binding=binding)
             stored = (await _kept(tx, [row])).get(row.id) or self._open(self._keys(), row, "")
-            if stored.value is None:
-                raise OwnerMustAct(stored.problem)
-            await self._store(tx, facts, stored.value, row, changed=False)
+            value = required(stored.value, OwnerMustAct(stored.problem))
+            await self._store(tx, facts, value, row, changed=False)
             return True
 
         return await self.database.run(work)

@@ -24,7 +24,7 @@ from gateway.agent.conversation.compaction import (
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.model import ModelsExhausted, Reply
 from gateway.domain.conversation.transcript import Summary
-from gateway.domain.errors import RunLost
+from gateway.domain.errors import RunLost, required
 from gateway.domain.ids import MessageId, PrincipalId, SessionId
 from gateway.domain.memory.memories import Category, Kind, NewMemory
 from gateway.domain.work.tasks import Claim
@@ -145,9 +145,8 @@ class Compactor:
 
     async def _reopened(self, opened: OpenedTurn) -> OpenedTurn:
         """Open the turn again; messages that arrived meanwhile join it."""
-        again = await self.engine.database.run(opened.opening.open)
-        if again is None:
-            raise RunLost("the messages of this run need no answer any more")
+        settled = RunLost("the messages of this run need no answer any more")
+        again = required(await self.engine.database.run(opened.opening.open), settled)
         joined = tuple(id for id in again.asked_ids if id not in opened.asked_ids)
         if joined:
             self.engine.live.publish(again.session, TurnStarted(joined, opened.run))

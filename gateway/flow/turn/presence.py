@@ -1,12 +1,13 @@
 """Presence: a chat shows typing, drafts and marks while its answer is written. None of it delays the answer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import assert_never
 
 import structlog
 
+from gateway.beside import at_most, beside
 from gateway.domain.channels.channel import Channel
 from gateway.domain.conversation.model import Restarted, TextDelta, ThinkingDelta, Waiting
 from gateway.domain.conversation.transcript import Answered, ModelReplied, Steered, ToolFinished, TurnEvent
@@ -77,18 +78,17 @@ async def drafts(channel: Channel | None, at: AddressRow, draft: int, clock: Clo
         yield ()
         return
     sink = DraftSink(channel, at, draft, clock)
-    async with _meanwhile(sink.draw(), f"draft {at.id}"):
+    async with beside(sink.draw(), f"draft {at.id}", STOP_WITHIN):
         yield (sink,)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_WITHIN), sink.busy:
-                pass
+        async with at_most(STOP_WITHIN), sink.busy:
+            pass
 
 
-def typing(channel: Channel | None, at: AddressRow) -> AbstractAsyncContextManager[None]:
+def typing(channel: Channel | None, at: AddressRow) -> AbstractAsyncContextManager[object]:
     """Show that an answer is being written, every 4 s and for 2 minutes at most."""
     if channel is None or not channel.capabilities.typing:
         return nullcontext()
-    return _meanwhile(_keep_typing(channel, at), f"typing {at.id}")
+    return beside(_keep_typing(channel, at), f"typing {at.id}", STOP_WITHIN)
 
 
 @asynccontextmanager
@@ -108,10 +108,9 @@ async def seen_reaction(channel: Channel | None, at: AddressRow, asked: Sequence
 
 async def _mark(channel: Channel, at: AddressRow, ids: Sequence[str], *, seen: bool) -> None:
     """Set or remove marks, for 5 s at most."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(MARK_WITHIN):
-            for id in ids:
-                await _tried(channel.react(at.address, id, seen=seen))
+    async with at_most(MARK_WITHIN):
+        for id in ids:
+            await _tried(channel.react(at.address, id, seen=seen))
 
 
 async def _keep_typing(channel: Channel, at: AddressRow) -> None:
@@ -127,14 +126,3 @@ async def _tried(showing: Awaitable[bool | None]) -> bool:
     except Exception:
         log.exception("channel.broken")
         return False
-
-
-@asynccontextmanager
-async def _meanwhile(work: Coroutine[object, object, None], name: str) -> AsyncIterator[None]:
-    """Run `work` during the block, and cancel it afterwards."""
-    task = asyncio.create_task(work, name=name)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task], timeout=STOP_WITHIN)

@@ -1,6 +1,5 @@
 """The turn runner: from an opened turn to its result, and the transaction that ends a run of any kind."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ import structlog
 from gateway.agent.limits import TREE_USD, Limits
 from gateway.agent.loop import NO_REPEATS, RepeatApprovals
 from gateway.agent.memory.search import MemoryQuery
+from gateway.beside import beside
 from gateway.config.failpoints import Step
 from gateway.domain.conversation.model import ModelsExhausted, PromptPart, Reply
 from gateway.domain.conversation.transcript import Answered, AssistantText, ModelReplied, Notice
@@ -62,11 +62,8 @@ class TurnRunner:
 
     async def begin(self, opened: OpenedTurn) -> Turn:
         """Build the turn's environment, once, while its question is embedded; raises `RunLost`."""
-        question = asyncio.create_task(self._memory.question(opened), name="question")
-        try:
+        async with beside(self._memory.question(opened), "question") as question:
             return await self._begin(opened, question)
-        finally:
-            question.cancel()
 
     async def _begin(self, opened: OpenedTurn, question: Awaitable[MemoryQuery]) -> Turn:
         environment = await self.environments.for_turn(opened)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from gateway.domain.errors import raising
 from gateway.domain.memory.memories import EmbeddingUnavailable, Vector
 from gateway.domain.text.tokens import estimate
 from gateway.domain.time import Clock
@@ -42,12 +43,10 @@ class RemoteEmbedder:
 
     async def query(self, text: str, /) -> Vector:
         """The vector of a query; tried once, for 5 s. Raises `EmbeddingUnavailable`."""
-        try:
+        late = EmbeddingUnavailable(f"{self.model} gave no vector within {QUERY_SECONDS:g} seconds")
+        with raising(late, TimeoutError):
             async with asyncio.timeout(QUERY_SECONDS):
-                [vector] = await self._attempt([text])
-        except TimeoutError:
-            raise EmbeddingUnavailable(f"{self.model} gave no vector within {QUERY_SECONDS:g} seconds") from None
-        return vector
+                return (await self._attempt([text]))[0]
 
     async def passages(self, texts: Sequence[str], /) -> tuple[Vector, ...]:
         """The vectors of texts, in batches of 32, each retried for half a minute if that may help."""

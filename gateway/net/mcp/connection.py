@@ -24,6 +24,8 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from gateway.beside import cancel
+from gateway.domain.errors import raising
 from gateway.domain.json import JsonObject, json_or_text
 from gateway.domain.text.texts import one_line
 from gateway.net import client
@@ -90,11 +92,9 @@ _EXTRAS: Mapping[str, type[_Resource | _Prompt]] = {"read_resource": _Resource, 
 class _ProgramSession(ClientSession):
     async def send_discover(self, version: str) -> dict[str, Any]:
         """Probe for the protocol of 2026, which lets a client give up after a reasonable time on standard input."""
-        try:
+        with raising(MCPError(types.REQUEST_TIMEOUT, "The server ignores the probe."), TimeoutError):
             async with asyncio.timeout(PROBE_SECONDS):
                 return await super().send_discover(version)
-        except TimeoutError as error:
-            raise MCPError(types.REQUEST_TIMEOUT, "The server ignores the probe.") from error
 
 
 @dataclass(eq=False)
@@ -189,8 +189,7 @@ class Connection:
         self._ended.set()
         self._used.set()
         await asyncio.wait([self._task], timeout=2.0)
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        await cancel(self._task)
 
     @asynccontextmanager
     async def _session(self, seconds: float | None) -> AsyncIterator[ClientSession]:

@@ -26,6 +26,7 @@ from mcp.shared.auth import (
 from mcp.types import LATEST_PROTOCOL_VERSION
 from pydantic import AnyUrl, BaseModel, ValidationError
 
+from gateway.beside import cancel
 from gateway.domain.text.texts import one_line
 from gateway.net import client
 from gateway.net.client import FindRules, Limits
@@ -147,8 +148,7 @@ class SignInFlow(Provider):
 
     async def close(self) -> None:
         """Give up."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        await cancel(self._task)
 
     async def _ask(self, address: str) -> None:
         """Hand out the address that the provider made; raises `NetError` if the person should not go there."""

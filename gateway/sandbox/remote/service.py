@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+from gateway.beside import afterwards, at_most
 from gateway.sandbox.command import MAX_REQUEST_BYTES, Command, Tier
 from gateway.sandbox.jail import seccomp
 from gateway.sandbox.jail.kernel import DUMPABLE, set_control
@@ -92,10 +93,9 @@ class Service:
             own = path.lstat()
             async with asyncio.TaskGroup() as requests:
                 while _same(path, own) and self.jail.alive():
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(_LOOK_SECONDS):
-                            connection, _ = await asyncio.get_running_loop().sock_accept(listening)
-                            requests.create_task(self._answer(connection, problem))
+                    async with at_most(_LOOK_SECONDS):
+                        connection, _ = await asyncio.get_running_loop().sock_accept(listening)
+                        requests.create_task(self._answer(connection, problem))
 
     async def _problem(self) -> str:
         """Why it can't run commands, found at the start; "" if it can."""
@@ -191,10 +191,8 @@ async def main(folder: str, workspace: str) -> None:
     """Serve until it can't any more."""
     set_control(DUMPABLE, 0)
     jail = ContainerWorkshop(Path(tempfile.gettempdir()))
-    try:
+    async with afterwards(jail.close):
         await Service(Path(folder), Path(workspace), jail).serve()
-    finally:
-        await jail.close()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal, NewType
 from uuid import UUID, uuid4
 
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, required
 from gateway.domain.ids import PrincipalId
 from gateway.domain.memory.memories import DEFAULT_AGENT
 from gateway.domain.people.credentials import Scope
@@ -164,9 +164,8 @@ async def create(
              on conflict (name) where kind = 'bearer' and revoked_at is null do nothing returning *"""
     values = (sha256(plain), held, expires_at, source, as_owner, named if kind == "bearer" else None, shared)
     async with database.transaction() as conn:
-        row = await fetch_first(conn, TokenRow, sql, uuid4(), principal, name, kind, *values)
-        if row is None:
-            raise OwnerMustAct(f"a token named {name} already exists; choose another name or revoke it first")
+        taken = OwnerMustAct(f"a token named {name} already exists; choose another name or revoke it first")
+        row = required(await fetch_first(conn, TokenRow, sql, uuid4(), principal, name, kind, *values), taken)
         event = Event.TOKEN_MADE if kind == "bearer" else Event.SIGNED_IN
         await audit.note(conn, event, str(row.id), principal=principal)
     return row, plain

@@ -2,17 +2,17 @@
 
 A screen reads their entries with what belongs to them: versions, costs, commands, and the memories an answer used."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import uuid4
 
 from asyncpg import Record
 
 from gateway.domain.conversation.model import Thought, Usage
 from gateway.domain.ids import MemoryId, MessageId, PrincipalId, SessionId, TaskId
+from gateway.domain.json import json_or_text
 from gateway.domain.principals import Label
 from gateway.domain.text import texts
 from gateway.domain.text.texts import one_line, storable
@@ -302,10 +302,7 @@ def with_memories(rows: Sequence[MessageRow]) -> list[MessageRow]:
 
 def _memory_ids(result: str) -> Iterable[int]:
     """The rows in a result of `memory_search` or `memory_get`; none in one that failed or was too long to keep."""
-    try:
-        answer = json.loads(result)
-    except ValueError:
-        return ()
+    answer: Any = json_or_text(result)
     rows = answer.get("memories", [answer]) if isinstance(answer, dict) else ()
     return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), int)]
 

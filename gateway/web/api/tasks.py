@@ -31,6 +31,7 @@ MAX_BODY = 256 * 1024
 
 router = APIRouter()
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=PRINTABLE)]
+Starter = Annotated[Caller, Depends(needs(Scope.TRIGGER, body=MAX_BODY))]
 
 
 class NewTask(RequestBody):
@@ -70,12 +71,7 @@ class TaskView(TaskReport):
 
 
 @router.post("/api/tasks", status_code=202, openapi_extra=json_body(NewTask.model_json_schema()))
-async def create(
-    request: Request,
-    site: AtSite,
-    caller: Annotated[Caller, Depends(needs(Scope.TRIGGER, body=MAX_BODY))],
-    key: Key = None,
-) -> CreatedTask:
+async def create(request: Request, site: AtSite, caller: Starter, key: Key = None) -> CreatedTask:
     """Start a tree of tasks; read its result here, it is not sent to a chat."""
     site.rate_limiter.spend(caller.account)
     refuse_source(caller)
@@ -128,12 +124,7 @@ async def task(
 
 
 @router.post("/api/tasks/{task_id}/answer", openapi_extra=json_body(TaskAnswer.model_json_schema()))
-async def answer(
-    request: Request,
-    site: AtSite,
-    caller: Annotated[Caller, Depends(needs(Scope.TRIGGER, body=MAX_BODY))],
-    task_id: UUID,
-) -> dict[str, str]:
+async def answer(request: Request, site: AtSite, caller: Starter, task_id: UUID) -> dict[str, str]:
     """Answer, in words, a question of a tree that this token has started; it can't approve calls or budgets."""
     body, by, id = validated(TaskAnswer, await request.body()), caller.account, TaskId(task_id)
 

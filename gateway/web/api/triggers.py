@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from gateway.domain.channels.channel import WebhookChannel
+from gateway.domain.errors import raising, required
 from gateway.domain.people.credentials import Scope
 from gateway.domain.work.tasks import Status
 from gateway.domain.work.trees import MODELS
@@ -54,10 +55,8 @@ class Trigger(RequestBody):
 
 def body_text(body: bytes) -> str:
     """The body as text; raises `Refused` if it is not UTF-8."""
-    try:
+    with raising(Refused(400, "invalid_request", "The body is not text in UTF-8."), UnicodeDecodeError):
         return body.decode()
-    except UnicodeDecodeError:
-        raise Refused(400, "invalid_request", "The body is not text in UTF-8.") from None
 
 
 BUSY_SECONDS = 60
@@ -116,9 +115,7 @@ def _source(caller: Caller, named: str | None) -> str:
     if caller.source is not None and named not in {None, caller.source}:
         raise Refused(403, "wrong_source", f"This token may send for {caller.source} only.", param="source")
     source = caller.source or named
-    if source is None:
-        raise Refused(400, "invalid_request", "source: name the source of the event", param="source")
-    return source
+    return required(source, Refused(400, "invalid_request", "source: name the source of the event", param="source"))
 
 
 async def _queued(site: Site, sent: TriggerRequest) -> QueuedTask:

@@ -11,13 +11,14 @@ from contextlib import AbstractContextManager, aclosing, suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
 from starlette.types import Send
 
+from gateway.beside import cancel
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.json import Json
 from gateway.flow.signals import Wakeup
@@ -97,13 +98,6 @@ async def _with_keep_alive(
         finally:
             await cancel(end, next_frame)
             await frames.aclose()
-
-
-async def cancel(*running: "asyncio.Future[Any]") -> None:
-    """Cancel them, and wait for their ends."""
-    for each in running:
-        each.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
 
 
 class Ring:

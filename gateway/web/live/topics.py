@@ -9,17 +9,19 @@ from typing import assert_never
 import structlog
 from markupsafe import Markup, escape
 
+from gateway.beside import cancel
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.tools import Wording
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.text.texts import GrowingText
 from gateway.flow import live
+from gateway.logs.errors import logged
 from gateway.store.transcript.conversations import with_doubts
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust.reviews import ReviewRow
 from gateway.web.live.conversations import Conversations, Snapshot, Update
 from gateway.web.live.entries import Entries, id_of, id_of_thought, names_in, question_cards, running_todo_list
-from gateway.web.live.sse import Frame, Patch, Ring, cancel, difference, to_json
+from gateway.web.live.sse import Frame, Patch, Ring, difference, to_json
 from gateway.web.markup.markdown import LONG, Markdown, boundary
 from gateway.web.pages import Pages
 
@@ -361,12 +363,10 @@ class Topics:
         return self._open[address]
 
     async def _run(self, address: Address, topic: _Topic) -> None:
+        waits = logged(log, "web.topic_waits", TryAgainLater, channel=address.channel)
         try:
-            await topic.run()
-        except TryAgainLater as exc:
-            log.warning("web.topic_waits", channel=address.channel, error=str(exc))
-        except Exception:  # its viewers reconnect by themselves
-            log.exception("web.topic_broken", channel=address.channel)
+            with logged(log, "web.topic_broken", channel=address.channel), waits:  # its viewers reconnect by themselves
+                await topic.run()
         finally:
             topic.end()
             del self._open[address]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Annotated, Literal
 
 from fastapi import Depends, Form
@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from gateway.agent.work import task_trees
 from gateway.agent.work.agents import ListedAgent
+from gateway.beside import at_most
 from gateway.domain.ids import TaskId
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import json_text
@@ -127,11 +128,10 @@ async def test(
 
 async def _outcome(site: Site, task: TaskId) -> NodeRow:
     """The task once its tree is over or waits for a person, or after `TEST_SECONDS`."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(TEST_SECONDS), aclosing(site.trees.traces.follow(task, tree=True)) as following:
-            async for progress in following:
-                if Status.NEEDS_HUMAN_REVIEW in progress.counts:
-                    break
+    async with at_most(TEST_SECONDS), aclosing(site.trees.traces.follow(task, tree=True)) as following:
+        async for progress in following:
+            if Status.NEEDS_HUMAN_REVIEW in progress.counts:
+                break
     return (await site.database.read(lambda conn: task_trees.show(conn, site.owner.id, str(task))))[0]
 
 

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from gateway.domain.conversation.inbound import NO_OPTIONS, ClientOptions, Earlier
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.conversation.transcript import ToolResult
+from gateway.domain.errors import raising
 from gateway.domain.json import JsonObject
 from gateway.domain.text.texts import storable
 from gateway.web.http.errors import Refused
@@ -96,10 +97,8 @@ def parse_prompt(body: bytes, models: Sequence[str]) -> ChatRequest:
 
 def fields_of(body: bytes, models: Sequence[str], *, but: str = "") -> dict[str, JsonValue]:
     """The fields of any request; raises `Refused` for an unsupported one other than `but`."""
-    try:
+    with raising(invalid(None, "The body is not valid JSON."), ValueError, RecursionError):
         parsed: JsonValue = json.loads(body)
-    except (ValueError, RecursionError):
-        raise invalid(None, "The body is not valid JSON.") from None
     if not isinstance(parsed, dict):
         raise invalid(None, "The body must be a JSON object.")
     fields: dict[str, JsonValue] = {name: value for name, value in parsed.items() if value is not None}

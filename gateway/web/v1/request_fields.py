@@ -1,7 +1,6 @@
 """Fields that requests of both APIs have: content with files, the client's own tools, the format of the answer."""
 
 import base64
-import binascii
 import json
 import re
 from collections.abc import AsyncIterator, Collection, Iterator
@@ -13,6 +12,7 @@ from pydantic import JsonValue
 
 from gateway.domain.conversation.model import ToolCall, ToolSpec
 from gateway.domain.conversation.tools import look_of
+from gateway.domain.errors import raising
 from gateway.domain.json import JsonObject
 from gateway.domain.principals import Label
 from gateway.domain.text.texts import storable
@@ -118,11 +118,9 @@ def _data(text: str, param: str) -> tuple[str, bytes]:
 
 
 def _decoded(text: str, param: str) -> bytes:
-    try:
-        # in pieces, between which other threads run
+    # in pieces, between which other threads run
+    with raising(Refused(400, "invalid_base64", "This is not valid base64.", param=param), ValueError):
         return b"".join(base64.b64decode(text[at : at + PIECE], validate=True) for at in range(0, len(text), PIECE))
-    except (binascii.Error, ValueError):
-        raise Refused(400, "invalid_base64", "This is not valid base64.", param=param) from None
 
 
 MAX_TOOLS = 128
@@ -222,10 +220,8 @@ def format_of(value: JsonValue, param: str) -> JsonObject | None:
 
 def check_answer(wanted: JsonObject, text: str) -> None:
     """Raise `Refused` for an answer in another format. Blocks: call it in a thread."""
-    try:
+    with raising(_missed("it is not valid JSON", text), ValueError, RecursionError):
         answer = json.loads(text)
-    except (ValueError, RecursionError):
-        raise _missed("it is not valid JSON", text) from None
     match wanted:
         case {"type": "json_schema", "json_schema": {"schema": schema}}:
             try:
@@ -272,10 +268,6 @@ def _validator(schema: Any) -> Any:
         if "patternProperties" not in whole:
             yield from known["additionalProperties"](validator, allowed, instance, whole)
 
-    unchecked = dict.fromkeys(("pattern", "patternProperties", "unevaluatedProperties", "$dynamicRef"), _unchecked)
+    unchecked = dict.fromkeys(("pattern", "patternProperties", "unevaluatedProperties", "$dynamicRef"), lambda *_: None)
     bounded = extend(Draft202012Validator, {**unchecked, "$ref": follow, "additionalProperties": additional})
     return bounded(schema, registry=Registry())
-
-
-def _unchecked(_validator: Any, _value: Any, _instance: Any, _whole: Any) -> Iterator[Any]:
-    return iter(())

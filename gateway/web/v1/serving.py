@@ -17,6 +17,7 @@ from fastapi import Depends, Header
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
+from gateway.beside import cancel
 from gateway.domain.channels.routing import Ignore
 from gateway.domain.conversation import digest
 from gateway.domain.conversation.inbound import NO_OPTIONS, Address, ClientInput, Inbound
@@ -33,7 +34,7 @@ from gateway.web.auth.access import Caller, needs, principal_of, sender_of
 from gateway.web.files import keep
 from gateway.web.http.bodies import UploadedFile
 from gateway.web.http.errors import Refused
-from gateway.web.live.sse import ClosedStream, EventStream, Frame, cancel
+from gateway.web.live.sse import ClosedStream, EventStream, Frame
 from gateway.web.site import Site, accept
 from gateway.web.v1 import turn
 from gateway.web.v1.request import ChatRequest

@@ -10,9 +10,11 @@ from typing import TypeAlias, assert_never
 
 from pydantic import JsonValue
 
+from gateway.beside import cancel
 from gateway.domain.channels.routing import RunCommand
 from gateway.domain.conversation.digest import spoken
 from gateway.domain.conversation.model import ToolCall
+from gateway.domain.errors import required
 from gateway.domain.ids import MessageId, SessionId
 from gateway.domain.text.tokens import estimate
 from gateway.flow import live
@@ -22,7 +24,6 @@ from gateway.store.connection.pool import Connection
 from gateway.store.transcript import messages, tool_calls
 from gateway.store.work.steps import ModelUse
 from gateway.web.http.errors import Refused
-from gateway.web.live.sse import cancel
 from gateway.web.site import Site
 from gateway.web.v1.request_fields import invalid
 
@@ -71,11 +72,10 @@ async def stream(site: Site, accepted: Accepted) -> Pieces:
 
     The pieces make up the whole exactly; raises `Refused` if a retry by another model makes that impossible.
     """
-    if accepted.session_id is None:
-        raise Refused(500, "not_stored", "The message was not stored.")
+    session = required(accepted.session_id, Refused(500, "not_stored", "The message was not stored."))
     waiting = asyncio.ensure_future(wait(site, accepted))
-    with site.chat.live.subscribe(accepted.session_id) as events:
-        listener = await _Listener.at(site, accepted.message_id, accepted.session_id, events)
+    with site.chat.live.subscribe(session) as events:
+        listener = await _Listener.at(site, accepted.message_id, session, events)
         coming = asyncio.ensure_future(events.get())
         try:
             if written := listener.text.write(""):
@@ -87,9 +87,8 @@ async def stream(site: Site, accepted: Accepted) -> Pieces:
                         yield piece
                     coming = asyncio.ensure_future(events.get())
             whole = waiting.result()
-            rest = listener.text.finish(whole.text)
-            if rest is None:
-                raise Refused(424, "stream_diverged", _DIVERGED, type="server_error")
+            diverged = Refused(424, "stream_diverged", _DIVERGED, type="server_error")
+            rest = required(listener.text.finish(whole.text), diverged)
             if rest:
                 yield rest
             yield whole

@@ -16,7 +16,7 @@ from gateway.cli.connections.local_gateway import gateway_address
 from gateway.cli.terminal.output import ask, ask_secret_line
 from gateway.config.data.files import replace_private
 from gateway.config.environment import Environment
-from gateway.domain.errors import OwnerMustAct, TryAgainLater
+from gateway.domain.errors import OwnerMustAct, TryAgainLater, raising
 from gateway.domain.people.credentials import Scope
 from gateway.domain.text.texts import one_line
 from gateway.store.connection.pool import Database
@@ -94,11 +94,10 @@ def _read_reference(token: str) -> str:
     """Ask 1Password for the token if it is a reference such as op://vault/item/field."""
     if not token.startswith("op://"):
         return token
-    try:
-        command = ["op", "read", token]
+    command = ["op", "read", token]
+    failed = OwnerMustAct(f"`op read {token}` fails; sign in to 1Password or put a token in {CREDENTIALS}")
+    with raising(failed, OSError, subprocess.SubprocessError):
         done = subprocess.run(command, capture_output=True, text=True, timeout=OP_TIMEOUT_SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise OwnerMustAct(f"`op read {token}` fails; sign in to 1Password or put a token in {CREDENTIALS}") from error
     return done.stdout.strip()
 
 

@@ -15,7 +15,7 @@ import pyjson5
 from pydantic import JsonValue
 
 from gateway.config.data.files import error_type, replace_private
-from gateway.domain.errors import OwnerMustAct
+from gateway.domain.errors import OwnerMustAct, raising
 from gateway.domain.json import OBJECT, value_at
 from gateway.domain.text.texts import one_line
 
@@ -105,10 +105,8 @@ class OpenClaw:
 
     def eligible_hooks(self) -> list[str]:
         """List the hooks that run as long as openclaw.json names none."""
-        try:
+        with raising(OwnerMustAct("`openclaw hooks list --json` fails; leave --hooks out"), ValueError):
             hooks = OBJECT.validate_python(json.loads(self._run("hooks", "list", "--json").stdout)).get("hooks")
-        except ValueError:
-            raise OwnerMustAct("`openclaw hooks list --json` fails; leave --hooks out") from None
         found = [OBJECT.validate_python(hook) for hook in hooks] if isinstance(hooks, list) else []
         return [str(hook["name"]) for hook in found if hook.get("eligible") and not hook.get("disabled")]
 
