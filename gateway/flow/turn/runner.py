@@ -208,8 +208,7 @@ class RunFinisher:
 
         async def work(tx: Connection) -> tuple[MessageRow, RunOutcome]:
             to = await destination(tx) if destination else None
-            label = await sessions.lock_for(tx, opened.session, run, above=True)
-            answer = await _store(tx, opened, result, label)
+            answer = await _store(tx, opened, result, await sessions.lock_for(tx, opened.session, run, above=True))
             finished = await store(tx, answer, to)
             if finished.status is None:
                 await tasks.renew(tx, run)

@@ -79,8 +79,7 @@ async def add_kept(
            join files f on f.id = a.file and f.principal_id = $1
            returning file_id"""
     ids, names = [_uuid(each.ref) for each in announced], [storable(each.name[:LONGEST]) for each in announced]
-    rows = await conn.fetch(sql, principal, message, channel, ids, names)
-    return [FileId(row["file_id"]) for row in rows]
+    return [FileId(row["file_id"]) for row in await conn.fetch(sql, principal, message, channel, ids, names)]
 
 
 async def of_quoted(

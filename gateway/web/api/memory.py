@@ -220,8 +220,7 @@ async def get(site: AtSite, caller: Client, id: RowId) -> Learned:
 @router.patch("/api/memory/{id}")
 async def edit(site: AtSite, caller: Client, id: RowId, change: MemoryEdit) -> MemoryRow:
     """Change a memory or a summary. For a correction, store a new memory with `supersedes` instead."""
-    changed = await in_memory(site, lambda own: own.edit(MemoryId(id), **dict(change)), caller.reach)
-    return memory_row(changed)
+    return memory_row(await in_memory(site, lambda own: own.edit(MemoryId(id), **dict(change)), caller.reach))
 
 
 @router.delete("/api/memory/{id}")

@@ -36,8 +36,7 @@ async def _names(site: Site, caller: Caller) -> Sequence[str]:
     """The agents that this caller may ask, the one that people chat with first; members have only that one."""
     if caller.member is not None:
         return MODELS
-    agents = site.trees.agents
-    return [*MODELS, *[agent.slug for agent in await agents.trusted()]]
+    return [*MODELS, *[agent.slug for agent in await site.trees.agents.trusted()]]
 
 
 @router.get("/v1/models")
