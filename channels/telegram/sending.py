@@ -74,7 +74,8 @@ async def _show(client: Client, message: Outgoing, forms: Sequence[ApiCall], sec
             if message.reply_to is None or "repl" not in str(error).lower():
                 continue
         with suppress(Refused):  # only the reply was refused, not the form
-            return await client.show(replace(message, reply_to=None), method, seconds, **content)
+            message = replace(message, reply_to=None)
+            return await client.show(message, method, seconds, **content)
     method, content = forms[-1]
     last = message if len(forms) == 1 else replace(message, reply_to=None)
     return await client.show(last, method, seconds, **content)

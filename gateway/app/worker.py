@@ -128,4 +128,5 @@ async def _owner_of(database: Database) -> People:
         await check_schema(database)
     except OwnerMustAct as exc:
         raise TryAgainLater(str(exc)) from exc
-    return People(required(await database.read(principals.owner), TryAgainLater(NO_GATEWAY)))
+    owner = required(await database.read(principals.owner), TryAgainLater(NO_GATEWAY))
+    return People(owner)

@@ -222,7 +222,8 @@ async def ollama_model(endpoint: Endpoint, name: str) -> LocalModel | None:
         return None
     room = _memory() // _MEMORY_SHARE // show.bytes_per_token if show.bytes_per_token else MOST_WINDOW
     window = endpoint.window or max(min(MOST_WINDOW, room), LEAST_WINDOW, loaded or 0)
-    return LocalModel(min(window, made_for), loaded, _has(show, "vision") if show.capabilities is not None else None)
+    known = show.capabilities is not None
+    return LocalModel(min(window, made_for), loaded, _has(show, "vision") if known else None)
 
 
 async def served_window(endpoint: Endpoint, name: str) -> int | None:

@@ -68,7 +68,8 @@ def reach(address: IPv4Address | IPv6Address) -> Reach:
     if isinstance(address, IPv4Address):
         return _reach_of(any(address in net for net in _PRIVATE4), all(address not in net for net in _NEVER4))
     if address in _NAT64:
-        return Reach.PUBLIC if reach(IPv4Address(address.packed[-4:])) is Reach.PUBLIC else Reach.NEVER
+        behind = reach(IPv4Address(address.packed[-4:]))
+        return Reach.PUBLIC if behind is Reach.PUBLIC else Reach.NEVER
     if address.packed[8:12] in _ISATAP:
         return Reach.NEVER
     public = address in _GLOBAL6 and all(address not in net for net in _NEVER6)
@@ -118,7 +119,8 @@ class Target:
     @property
     def local(self) -> bool:
         """Whether it is a name that only a private network resolves."""
-        return parse_ip(self.host) is None and ("." not in self.host or self.host.endswith(_LOCAL))
+        name = parse_ip(self.host) is None
+        return name and ("." not in self.host or self.host.endswith(_LOCAL))
 
     @property
     def odd_port(self) -> bool:

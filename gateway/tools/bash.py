@@ -42,7 +42,8 @@ class _Bash:
     async def kind(self, arguments: BashArguments, caller: Caller) -> ToolClass:
         """A request to an address that the person didn't name counts as a message to its host."""
         if arguments.urls:
-            return ToolClass.NET if all([await caller.said(url) for url in arguments.urls]) else ToolClass.SEND
+            named = [await caller.said(url) for url in arguments.urls]
+            return ToolClass.NET if all(named) else ToolClass.SEND
         return ToolClass.WRITE if arguments.save else ToolClass.READ
 
     @tool("Running a script", "Ran a script", kind, timeout=2 * SECONDS + 30, max_result=3 * PAGE_CHARS, private=True)

@@ -75,4 +75,5 @@ def plain(text: str, limit: int = 200) -> str:
 
 def _static(name: str) -> str:
     """The file's URL, which changes with its content, so that browsers may cache it permanently."""
-    return f"/static/{name}?v={hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:10]}"
+    digest = hashlib.sha256((STATIC / name).read_bytes()).hexdigest()
+    return f"/static/{name}?v={digest[:10]}"

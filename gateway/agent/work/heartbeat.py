@@ -41,7 +41,8 @@ class Occasion(BaseModel):
 
 def instructs(text: str) -> bool:
     """Whether HEARTBEAT.md could be read and has more than comments and headings."""
-    return re.search(r"\w", _HEADING.sub("", _COMMENT.sub("", text))) is not None and unreadable(text) is None
+    rest = _HEADING.sub("", _COMMENT.sub("", text))
+    return re.search(r"\w", rest) is not None and unreadable(text) is None
 
 
 def unreadable(text: str) -> str | None:

@@ -301,7 +301,8 @@ async def compare(conn: Connection, principal: PrincipalId, a: str, b: str) -> C
     """Compare two runs by the beginnings of their ids; a fork has only its own steps. Raises `NoSuchTask`."""
     one, other = await _run(conn, principal, a), await _run(conn, principal, b)
     rows = list(zip_longest(one.steps, other.steps))
-    return Comparison(one, other, rows, sum(1 for _ in takewhile(lambda pair: _alike(*pair), rows)))
+    same = sum(1 for _ in takewhile(lambda pair: _alike(*pair), rows))
+    return Comparison(one, other, rows, same)
 
 
 async def _run(conn: Connection, principal: PrincipalId, which: str) -> ComparedRun:

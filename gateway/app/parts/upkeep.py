@@ -152,7 +152,8 @@ def _looks(
     """The jobs of the job table, by name; people see the name and the date."""
     current, clock, database, workplace = core.current, core.clock, core.database, core.workplace
     first = clock.monotonic() + FIRST_CHECKPOINT_SECONDS
-    clearing = Retention(database, core.environment.workspace / TREE_FILES, lambda: current.config.retention, clock)
+    tree_files = core.environment.workspace / TREE_FILES
+    clearing = Retention(database, tree_files, lambda: current.config.retention, clock)
     logs = partial(prune_logs, core.environment.state / "logs", lambda: current.config.logs.keep, clock)
     tell_owner, keeps_files = way_out.notices.tell_owner, workplace.kind == "gateway"
     owner, clean = core.people.owner.id, core.cleaner("hooks")

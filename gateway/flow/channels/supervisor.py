@@ -273,7 +273,8 @@ class ChannelSupervisor:
                 self.signals.deliveries.set()
                 self.signals.tasks.set()
                 self._states[name] = _unheard(channel, silences)
-                self._receptions[name] = Reception(channel, accept, 2 ** min(silences, _MOST_PATIENT), self.monotonic)
+                patience = 2 ** min(silences, _MOST_PATIENT)
+                self._receptions[name] = Reception(channel, accept, patience, self.monotonic)
                 await self._receptions[name].run()
             except ReceptionSilent as exc:
                 silences = 1 if self._receptions[name].heard_at is not None else silences + 1

@@ -256,7 +256,8 @@ class InboundFlow:
         if isinstance(decision, Ignore):
             return Accepted(decision)
         id = EntryId(uuid5(_ENTRIES, "\n".join(key)))  # the same each time the same message arrives
-        return _New(key, Arrival(id, part.inbound, self.engine.clock.now(), part.followed), role, decision)
+        arrival = Arrival(id, part.inbound, self.engine.clock.now(), part.followed)
+        return _New(key, arrival, role, decision)
 
     async def _store_together(self, new: Sequence[_New]) -> Sequence[Accepted | None]:
         """Store plain messages of one address in one statement; None for each that has to be stored alone."""

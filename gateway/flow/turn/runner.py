@@ -208,7 +208,8 @@ class RunFinisher:
 
         async def work(tx: Connection) -> tuple[MessageRow, RunOutcome]:
             to = await destination(tx) if destination else None
-            answer = await _store(tx, opened, result, await sessions.lock_for(tx, opened.session, run, above=True))
+            label = await sessions.lock_for(tx, opened.session, run, above=True)
+            answer = await _store(tx, opened, result, label)
             finished = await store(tx, answer, to)
             if finished.status is None:
                 await tasks.renew(tx, run)

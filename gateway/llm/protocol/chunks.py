@@ -308,7 +308,8 @@ class AnswerBuilder:
         calls = tuple(call.made() for call in self._calls)
         usage = _usage(self._usage) if self._usage else None
         fields, finish = self.unknown.whole([call.unknown for call in self._calls]), _ending(self.finish or "stop")
-        return ProviderReply(str(self._text), calls, usage, finish, fields, str(self._thought)[:MAX_THOUGHT])
+        thought = str(self._thought)[:MAX_THOUGHT]
+        return ProviderReply(str(self._text), calls, usage, finish, fields, thought)
 
     def _add_piece(self, piece: CallPiece, choice: int) -> None:
         function = piece.function or piece

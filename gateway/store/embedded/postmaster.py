@@ -132,7 +132,8 @@ class Postmaster:
         if os.geteuid() not in {0, owner}:
             raise OwnerMustAct(f"{self._folder} belongs to user id {owner}: run as that user, or chown the data folder")
         if owner == 0:
-            give(self._folder, service_uid())
+            owner = service_uid()
+            give(self._folder, owner)
         return find_programs(owner)
 
     def check_cut_off(self) -> bool:

@@ -79,7 +79,8 @@ async def add_kept(
            join files f on f.id = a.file and f.principal_id = $1
            returning file_id"""
     ids, names = [_uuid(each.ref) for each in announced], [storable(each.name[:LONGEST]) for each in announced]
-    return [FileId(row["file_id"]) for row in await conn.fetch(sql, principal, message, channel, ids, names)]
+    rows = await conn.fetch(sql, principal, message, channel, ids, names)
+    return [FileId(row["file_id"]) for row in rows]
 
 
 async def of_quoted(

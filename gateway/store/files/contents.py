@@ -69,7 +69,8 @@ async def less_trusted(
 ) -> Mapping[str, Label]:
     """The labels of those contents that are known to be trusted less than `own`."""
     sql = "select sha256, label from contents where principal_id = $1 and label > $2 and sha256 = any($3::text[])"
-    return {row["sha256"]: Label(row["label"]) for row in await conn.fetch(sql, principal, own, sorted(set(hashes)))}
+    rows = await conn.fetch(sql, principal, own, sorted(set(hashes)))
+    return {row["sha256"]: Label(row["label"]) for row in rows}
 
 
 async def note_change(conn: Connection, principal: PrincipalId) -> None:

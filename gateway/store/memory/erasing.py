@@ -221,7 +221,8 @@ async def _keys(tx: Connection, erasure: Erasure, table: str, column: str, rows:
 
 async def _hidden(tx: Connection, erasure: Erasure, messages: Sequence[MessageId], table: str, columns: str) -> int:
     """Delete rows that quote it, and all of the conversations that were touched: some are encrypted, or reworded."""
-    rows = tx.cursor(_READ.format(columns=f"message_id, {columns} as texts", table=table), prefetch=_BATCH)
+    read = _READ.format(columns=f"message_id, {columns} as texts", table=table)
+    rows = tx.cursor(read, prefetch=_BATCH)
     quoting = [row["message_id"] async for row in rows if any(map(erasure.in_text, row["texts"]))]
     return row_count(await tx.execute(_FORGET.format(table=table), quoting, messages))
 

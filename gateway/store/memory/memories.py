@@ -118,7 +118,8 @@ async def forgotten_facts(conn: Connection, principal: PrincipalId) -> dict[froz
     sql = """select tsvector_to_array(lexemes) as words, forgotten_at from memories
              where principal_id = $1 and kind = 'memory' and forgotten_at > created_at and lexemes is not null
              order by forgotten_at desc limit $2"""
-    return {frozenset(row["words"]): row["forgotten_at"] for row in await conn.fetch(sql, principal, MAX_FORGOTTEN)}
+    rows = await conn.fetch(sql, principal, MAX_FORGOTTEN)
+    return {frozenset(row["words"]): row["forgotten_at"] for row in rows}
 
 
 async def replaced_by(conn: Connection, principal: PrincipalId, memory: MemoryId) -> list[Memory]:
@@ -137,7 +138,8 @@ async def get(conn: Connection, principal: PrincipalId, memory: MemoryId) -> Mem
 
 async def by_id(conn: Connection, ids: Sequence[MemoryId]) -> dict[MemoryId, Memory]:
     """These rows, of any kind, in force or not."""
-    return {row.id: row for row in await fetch_all(conn, Memory, "select * from remembered where id = any($1)", ids)}
+    rows = await fetch_all(conn, Memory, "select * from remembered where id = any($1)", ids)
+    return {row.id: row for row in rows}
 
 
 async def listed(

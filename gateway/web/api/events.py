@@ -211,7 +211,8 @@ async def find_task(site: Site, task: UUID) -> TaskId:
 async def is_finished(site: Site, task: TaskId, since: int, *, tree: bool) -> bool:
     """Whether no step can follow this one."""
     async with site.database.connection() as conn:
-        over = all(status.final for status in await trees.counts(conn, task, tree=tree))
+        counts = await trees.counts(conn, task, tree=tree)
+        over = all(status.final for status in counts)
         return over and not await steps.trace(conn, task, tree=tree, since=since, most=1)
 
 

@@ -220,7 +220,8 @@ async def get(site: AtSite, caller: Client, id: RowId) -> Learned:
 @router.patch("/api/memory/{id}")
 async def edit(site: AtSite, caller: Client, id: RowId, change: MemoryEdit) -> MemoryRow:
     """Change a memory or a summary. For a correction, store a new memory with `supersedes` instead."""
-    return memory_row(await in_memory(site, lambda own: own.edit(MemoryId(id), **dict(change)), caller.reach))
+    changed = await in_memory(site, lambda own: own.edit(MemoryId(id), **dict(change)), caller.reach)
+    return memory_row(changed)
 
 
 @router.delete("/api/memory/{id}")

@@ -204,7 +204,8 @@ async def vouch(site: AtSite, path: Named, sha256: Hash) -> None:
     piece = await asyncio.to_thread(site.files.workspace.head, str(_changeable_path(path)), 1)
     if piece is None or piece.sha256 != sha256:
         raise Refused(409, "changed", "The file has changed since you opened it; look at it again.")
-    await site.database.run(lambda tx: vouch_for(tx, site.owner.id, {path: sha256}, Label.OWNER))
+    owner = site.owner.id
+    await site.database.run(lambda tx: vouch_for(tx, owner, {path: sha256}, Label.OWNER))
 
 
 def _changeable_path(path: str) -> WorkspacePath:
@@ -227,7 +228,8 @@ async def _file_or_folder(site: Site, where: WorkspacePath) -> Preview | Workspa
 
 
 async def _checkpoint(site: Site, reason: str) -> None:
-    await site.files.checkpoints.create(reason, await site.database.read(messages.last_id))
+    last = await site.database.read(messages.last_id)
+    await site.files.checkpoints.create(reason, last)
 
 
 @screen.get(f"{HERE}/checkpoints", dependencies=VISITOR)

@@ -59,7 +59,8 @@ def parse(body: bytes, models: Sequence[str]) -> UnresolvedRequest:
     if not isinstance(previous, str | None):
         raise invalid("previous_response_id", "'previous_response_id' must be the id of a response.")
     message = instructions_first([{"role": "user", "content": message}] if isinstance(message, str) else message)
-    return UnresolvedRequest(fields, previous, tuple(message if isinstance(message, list) else []))
+    items = message if isinstance(message, list) else []
+    return UnresolvedRequest(fields, previous, tuple(items))
 
 
 def _messages(items: Sequence[JsonValue], known: Mapping[str, Earlier]) -> list[Earlier]:

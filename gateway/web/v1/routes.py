@@ -36,7 +36,8 @@ async def _names(site: Site, caller: Caller) -> Sequence[str]:
     """The agents that this caller may ask, the one that people chat with first; members have only that one."""
     if caller.member is not None:
         return MODELS
-    return [*MODELS, *[agent.slug for agent in await site.trees.agents.trusted()]]
+    agents = site.trees.agents
+    return [*MODELS, *[agent.slug for agent in await agents.trusted()]]
 
 
 @router.get("/v1/models")

@@ -180,7 +180,8 @@ def _signed(entry: JournalEntry, body: bytes) -> bytes:
         "sha256": hashlib.sha256(body).hexdigest(),
     }
     # ASCII, and no value can end the comment.
-    return json.dumps(header, separators=(",", ":")).replace("--", "-\\u002d").replace(">", "\\u003e").encode("ascii")
+    text = json.dumps(header, separators=(",", ":"))
+    return text.replace("--", "-\\u002d").replace(">", "\\u003e").encode("ascii")
 
 
 def _left_out(entry: JournalEntry) -> dict[str, bool | set[str]]:
