@@ -75,14 +75,13 @@ async def test_the_same_calls_get_the_results_of_then_and_other_calls_are_told_s
     assert "not_recorded" in models.asked[-1].body["messages"][-1]["content"]
 
 
-async def test_the_address_that_they_go_to_is_asked_about_and_nothing_is_stored(
+async def test_a_provider_that_has_not_seen_them_is_asked_about_and_nothing_is_stored(
     supaclaw: Supaclaw, place: Path, day: None, dsn: str
 ) -> None:
     refused, models = await replayed(supaclaw, place, rules=())
 
     assert refused.code == 1
-    where = f"openai/gpt-4o-mini at {models.base_url}"
-    assert f"1 turns of these conversations go to {where}; add --yes if it may see them" in refused.err
+    assert "openai/gpt-4o-mini has not seen these conversations; add --yes" in refused.err
     assert not models.asked
     empty = await asyncio.to_thread(supaclaw, "replay", "--from", "2020-01-01", "--model", "openai/mini")
     assert "there are no answered turns of yours in this time" in empty.err

@@ -20,7 +20,6 @@ from gateway.domain.principals import Label
 from gateway.flow import replay as replaying
 from gateway.flow.replay import RecordedTurn, ReplayedTurn
 from gateway.llm.client import ModelClient, build_client
-from gateway.llm.vendors import endpoint_of, split_model
 from gateway.store.connection.pool import Database
 from gateway.store.transcript import conversations, messages
 from gateway.web.markup.markdown import Markdown
@@ -52,13 +51,12 @@ def replay(
     system, other = _system(agents), None if skill is None else parse(skill.read_text("utf-8", "replace"))
 
     async def work(database: Database) -> str:
-        turns = await _recorded(database, first, last, other)
-        client, where = await _client(model)
-        tools, done = replaying.tools_of(turns), list[ReplayedTurn]()
+        turns, seen = await _recorded(database, first, last, other)
+        client, tools, done = await _client(model), replaying.tools_of(turns), list[ReplayedTurn]()
         try:
-            # Where they went then is not recorded: the same name may have led to another address, or by another key.
-            question = f"{len(turns)} turns of these conversations go to {where}"
-            confirm_unless(yes, f"{question}. Send them?", f"{question}; add --yes if it may see them")
+            if unseen := {each for each in client.describe().chain if each.partition("/")[0] not in seen}:
+                question = f"{len(turns)} turns go to {', '.join(unseen)}, whose provider has not seen them. Send them?"
+                confirm_unless(yes, question, f"{', '.join(unseen)} has not seen these conversations; add --yes")
             for turn in turns:
                 left = budget - sum(each.cost_usd for each in done)
                 done.append(await replaying.replay(turn, client, system, tools, left))
@@ -85,24 +83,27 @@ def _system(agents: Path | None) -> str:
     return system_prompt([PromptPart(text, Label.UNTRUSTED) for text in texts], Label.UNTRUSTED)
 
 
-async def _recorded(database: Database, since: datetime, until: datetime, skill: Skill | None) -> list[RecordedTurn]:
-    """The owner's turns."""
-    turns = list[RecordedTurn]()
+async def _recorded(
+    database: Database, since: datetime, until: datetime, skill: Skill | None
+) -> tuple[list[RecordedTurn], set[str]]:
+    """The owner's turns, and the providers that have seen each of their conversations."""
+    turns, seen = list[RecordedTurn](), list[set[str]]()
     async with database.connection() as conn:
-        for session in await conversations.held_between(conn, (await require_owner(conn)).id, since, until):
+        held = await conversations.held_between(conn, (await require_owner(conn)).id, since, until)
+        for session, providers in held.items():
             entries = [row.entry for row in await messages.told_until(conn, session)]
             entries = replaying.with_skill(entries, skill) if skill else entries
-            turns += replaying.recorded(entries, since, until)
+            if found := [*replaying.recorded(entries, since, until)]:
+                turns += found
+                seen.append(providers)
     if not turns:
         raise OwnerMustAct("there are no answered turns of yours in this time; `supaclaw sessions` lists conversations")
-    return turns
+    return turns, set.intersection(*seen)
 
 
-async def _client(model: str) -> tuple[ModelClient, str]:
-    """The model alone, without fallbacks, at temperature 0, and where it is."""
+async def _client(model: str) -> ModelClient:
+    """The model alone, without fallbacks, at temperature 0."""
     environment = Environment.read(os.environ)
     settings = load(environment.config, os.environ, StoredSecrets(environment, os.environ)).models
     alone = settings.model_copy(update={"primary": model, "fallbacks": ()})
-    client = (await build_client(alone, os.environ, SystemClock())).tuned(0.0, None)
-    endpoint = endpoint_of(split_model(asked := client.describe().active)[0], alone.providers, os.environ)
-    return client, f"{asked} at {endpoint.address or endpoint.vendor.title}"
+    return (await build_client(alone, os.environ, SystemClock())).tuned(0.0, None)

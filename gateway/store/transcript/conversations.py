@@ -201,7 +201,8 @@ async def start_branch(
     # Its own entries are all that memory has to look at.
     sql = "insert into memory_progress (session_id, principal_id, seq, place) values ($1, $2, $3, 0)"
     await tx.execute(sql, branch, principal, seq)
-    await sessions.taint(tx, branch, max((row.label for row in await messages.transcript(tx, branch)), default=label))
+    past = await messages.transcript(tx, branch)
+    await sessions.taint(tx, branch, max((row.label for row in past), default=label))
     return branch
 
 
@@ -321,11 +322,17 @@ def with_doubts(rows: Sequence[MessageRow]) -> list[MessageRow]:
     return made
 
 
-async def held_between(conn: Connection, principal: PrincipalId, since: datetime, until: datetime) -> list[SessionId]:
-    """A person's chats that were held in this time, the oldest first, but those that were held in another program."""
-    sql = """select id from sessions s
-             where principal_id = $1 and not unattended and started_at < $3 and spoken_at >= $2
+async def held_between(
+    conn: Connection, principal: PrincipalId, since: datetime, until: datetime
+) -> dict[SessionId, set[str]]:
+    """A person's chats that were held in this time, the oldest first, each with the providers that have seen it.
+
+    Those that were held in another program aren't among them.
+    """
+    sql = """select id, array(select distinct split_part(name, '/', 1) from task_steps where kind = 'model'
+                               and task_id in (select task_id from messages where session_id = s.id)) as providers
+             from sessions s where principal_id = $1 and not unattended and started_at < $3 and spoken_at >= $2
                and deleted_at is null and s.id not in
                  (select session_id from addresses where channel = 'web' and starts_with(thread, 'temporary-'))
                and not exists (select from imports i where i.session_id = s.id) order by started_at, id"""
-    return [SessionId(row["id"]) for row in await conn.fetch(sql, principal, since, until)]
+    return {SessionId(row["id"]): set(row["providers"]) for row in await conn.fetch(sql, principal, since, until)}
