@@ -206,7 +206,7 @@ async def _run_calls(
     """Run calls, at most `limit` at the same time, and yield each result as it comes.
 
     With `resumed`, the calls may have run before a crash: a call that must not run twice gets `MAY_HAVE_RUN` as its
-    result, unless `resumed` allows it. Closing the generator cancels the calls that are still running.
+    result, unless `resumed` allows it or it only waits. Closing the generator cancels the calls that are still running.
     """
     slots = asyncio.Semaphore(limit)
 
@@ -231,6 +231,7 @@ async def _run_calls(
 async def _run_call(call: ToolCall, toolbox: Toolbox, caller: Caller, resumed: RepeatApprovals | None) -> ToolOutcome:
     if resumed is None:
         return await toolbox.run(call, caller)
-    if not toolbox.effect(call.name).repeatable and caller.ordinal not in resumed:
+    again = toolbox.effect(call.name).repeatable or caller.ordinal in resumed
+    if not (again or await toolbox.waits(call.name, caller)):
         return ToolOutcome(MAY_HAVE_RUN, Label.OWNER, failed=True)
     return await toolbox.run(call, caller, approval=resumed.get(caller.ordinal), again=True)

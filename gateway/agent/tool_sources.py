@@ -43,9 +43,7 @@ _UNSAID_IF_EMPTY = ("additionalProperties", "default")
 
 def _compact(part: Schema) -> Schema:
     left_out = (*_UNSAID, "description") if "properties" in part else _UNSAID
-    return {
-        key: value for key, value in part.items() if key not in left_out and (value or key not in _UNSAID_IF_EMPTY)
-    }
+    return {key: value for key, value in part.items() if key not in left_out and (value or key not in _UNSAID_IF_EMPTY)}
 
 
 def _bare(part: Schema) -> Schema:

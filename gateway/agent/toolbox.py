@@ -177,6 +177,11 @@ class Toolbox:
         tool = self.tool(name)
         return tool.timeout if tool and not tool.effect.repeatable else 0.0
 
+    async def waits(self, name: str, caller: Caller) -> bool:
+        """Whether a call that a crash interrupted has had no effect: it waits for a person, and may go on."""
+        tool = self.tool(name)
+        return bool(tool and tool.waits and await tool.waits(caller))
+
     async def describe(self, call: ToolCall, caller: Caller) -> Act | None:
         """Describe a call to the person who decides whether it runs again; None if it can't have run."""
         if (tool := self.tool(call.name)) is None:

@@ -56,10 +56,6 @@ MAX_UNATTENDED = 2
 WAITING = "Nothing is changed yet: the user was asked and sees the change. Tell them so, and do not call this again."
 
 GRANTED = "The user allowed exactly this in advance: it runs now, and its result comes as a message. Do not repeat it."
-CONSULT_LASTS, CONSULT_POLL_SECONDS = timedelta(minutes=5), 0.5
-"""How long a question waits that keeps a call waiting."""
-MAX_CONSULTED, CALL_ENDED = 100, "its call, which ended"
-"""Questions of one call, which have negative ordinals; and who closes one whose call no longer waits."""
 TOGETHER_SECONDS = 0.2
 """Seconds a question waits for others of the same task, to be sent in one message."""
 
@@ -90,7 +86,7 @@ class Questions:
                 self.engine.signals.tasks.set()
                 return {"running_as": review.name, "message": GRANTED}
             await asyncio.sleep(TOGETHER_SECONDS)
-            await self._try_to_look()
+            await self.try_to_look()
             return {"waiting_for_approval": review.name, "message": WAITING}
 
         async def said(caller: Caller, value: str) -> bool:
@@ -102,35 +98,6 @@ class Questions:
 
         return Policy(own, ask, said, pass_unasked, fork)
 
-    async def consult(self, principal: PrincipalId, caller: Caller, tool: str, preview: str, number: int) -> str | None:
-        """Ask the person something for a call that waits; returns what they add to their yes, None for a no.
-
-        A call that a crash interrupted, and that runs again, finds its question, and the answer, by its `number`.
-        """
-
-        async def ask(tx: Connection) -> ReviewRow:
-            asked = await self._person(tx, principal, caller)
-            what = tool, {"preview": preview}, preview, Label.UNTRUSTED, ""
-            where = caller.session, caller.address, caller.task, -1 - caller.ordinal * MAX_CONSULTED - number
-            question = ReviewQuestion(principal, asked, *what, *where, CONSULT_LASTS, act=ToolClass.ACT, kind="review")
-            found, now = await reviews.ask(tx, question, self.engine.clock.now()), self.engine.clock.now()
-            if found.preview != preview:
-                return await reviews.ask(tx, replace(question, ordinal=None), now)
-            return await reviews.reopen(tx, found, now + CONSULT_LASTS) if found.decided_by == CALL_ENDED else found
-
-        row = await self.engine.database.run(ask)
-        try:
-            while row.state == "open":
-                await self._try_to_look()  # shows it, and closes it when its time is up
-                await asyncio.sleep(CONSULT_POLL_SECONDS)
-                row = await self.engine.database.run(partial(reviews.lock, review=row.id))
-        finally:
-            if row.state == "open":
-                end = partial(reviews.decide, review=row.id, asked=row.asked_id, yes=False, by=CALL_ENDED)
-                now = self.engine.clock.now()
-                await asyncio.shield(self.engine.database.run(partial(end, now=now, label=Label.OWNER)))
-        return str((row.response or {}).get("comment", "")) if row.state == "approved" else None
-
     async def _pass_unasked(self, tx: Connection, own: Label, caller: Caller, words: Sequence[Words] | None) -> bool:
         await sessions.lock(tx, caller.session)
         if words is not None:
@@ -139,7 +106,7 @@ class Questions:
                 return False
         return await tool_calls.pass_unasked(tx, caller.session, caller.task, caller.ordinal, alone=words is not None)
 
-    async def _try_to_look(self) -> None:
+    async def try_to_look(self) -> None:
         """Look, or leave it to the next time."""
         with logged(log, "questions.wait", TryAgainLater):
             await self.look()
@@ -176,14 +143,14 @@ class Questions:
     async def _ask(
         self, tx: Connection, principal: PrincipalId, act: Act, caller: Caller, *, granted: bool
     ) -> ReviewRow:
-        asked, now = await self._person(tx, principal, caller), self.engine.clock.now()
+        asked, now = await self.person(tx, principal, caller), self.engine.clock.now()
         label = max(caller.label, act.change.quoted or Label.OWNER)
         what = act.tool, act.arguments, act.change.preview, label, act.change.base
         where = caller.session, caller.address, caller.task, caller.ordinal
         question = ReviewQuestion(principal, asked, *what, *where, act=act.kind)
         await reviews.hold(tx, asked)
-        if stored := await reviews.of_call(tx, caller.task, caller.ordinal):
-            return stored
+        if stored := await reviews.of_calls(tx, caller.task, [caller.ordinal]):
+            return stored[0]
         call = GrantCall(principal, asked, act.tool, act.kind, act.arguments, act.change.base)
         if granted and (grant := await grants.take(tx, call, now)):
             return await reviews.ask(tx, replace(question, grant=grant), now)
@@ -203,7 +170,7 @@ class Questions:
             )
         return await reviews.ask(tx, question, now)
 
-    async def _person(self, tx: Connection, principal: PrincipalId, caller: Caller) -> PrincipalId:
+    async def person(self, tx: Connection, principal: PrincipalId, caller: Caller) -> PrincipalId:
         """The person who may approve: in a group the member who wrote last, or the owner if nobody did."""
         if not is_group(await principals.identities(tx, principal)):
             return principal

@@ -76,13 +76,21 @@ def _plain(id: str, role: str, at: str, *texts: str) -> Callable[[Fields, str], 
 
 
 def _branch(chat: Fields, listed: JsonValue) -> list[Fields]:
-    """The messages of ChatGPT's branch that was shown last, the oldest first, each with the id of its node."""
+    """The messages of ChatGPT's branch that was shown last, the oldest first, each with its node's id; then the others.
+
+    Those are only to be counted.
+    """
     mapping, last, branch = fields_of(listed), text_or_empty(chat.get("current_node")), dict[str, Fields]()
     node: JsonValue = last if last in mapping else next(reversed(mapping), None)
     while isinstance(node, str) and node not in branch and isinstance(found := mapping.get(node), dict):
         branch[node] = fields_of(found.get("message"))
         node = found.get("parent")
-    return [{**message, "id": node} for node, message in reversed(branch.items()) if message]
+    others = [node for node, each in mapping.items() if node not in branch and fields_of(each).get("message")]
+    shown = ({**message, "id": node} for node, message in reversed(branch.items()) if message)
+    return [*shown, *[_OF_ANOTHER_BRANCH] * len(others)]
+
+
+_OF_ANOTHER_BRANCH: Fields = {"recipient": "nobody"}
 
 
 def _chatgpt(message: Fields, place: str) -> Iterator[Record]:
@@ -101,7 +109,7 @@ def _chatgpt(message: Fields, place: str) -> Iterator[Record]:
     elif to == "all" and kind in ("text", "multimodal_text") and not hidden:
         yield said(text_or_empty(_at(message, "author.role")), text, at, place, key, Label.OWNER)
     else:
-        yield NOT_SAID
+        yield Passed("messages of other branches") if message is _OF_ANOTHER_BRANCH else NOT_SAID
 
 
 def _canvas(text: str) -> str:

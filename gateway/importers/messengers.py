@@ -2,11 +2,12 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path, PurePath
 from zipfile import is_zipfile
 from zoneinfo import ZoneInfo
@@ -127,30 +128,43 @@ def _chat(name: str, blocks: Iterable[_Block], zone: ZoneInfo, *, months_first: 
         if not (sender and block.text):
             yield Passed("notices")
             continue
-        at = _time(block.begins, zone, months_first=months_first)
-        key = sha256(f"{at} {sender} {block.text}".encode()).hexdigest()[:32]
+        at, (*date, hour, minute, _) = _time(block.begins, zone, months_first=months_first), _numbers(block.begins)
+        written = sorted(number % 100 for number in date), hour, minute
+        key = sha256(f"{written} {sender} {block.text}".encode()).hexdigest()[:32]
         repeats[key] += 1
         yield _said([block.text], at, place, f"{key}-{repeats[key]}", sender, own=False)
         yield from block.damage(place)
 
 
-def _time(begins: re.Match[str], zone: ZoneInfo, *, months_first: bool) -> datetime | None:
-    first, second, third, hour, minute, second_of = (int(begins[group] or 0) for group in range(1, 7))
+def _numbers(begins: re.Match[str]) -> list[int]:
+    """Three of the date, as they are written, then hour, minute and second by the 24-hour clock."""
+    first, second, third, hour, *rest = (int(begins[group] or 0) for group in range(1, 7))
+    return [first, second, third, hour % 12 + 12 * (begins[7][0] in "Pp") if begins[7] else hour, *rest]
+
+
+def _time(begins: re.Match[str], zone: tzinfo, *, months_first: bool) -> datetime | None:
+    first, second, third, hour, minute, second_of = _numbers(begins)
     year, month, day = (third, first, second) if months_first else (third, second, first)
     if first > 31:
         year, month, day = first, second, third
-    if begins[7]:
-        hour = hour % 12 + 12 * (begins[7][0] in "Pp")
     with suppress(ValueError):
         return datetime(year + 2000 * (year < 100), month, day, hour, minute, second_of, tzinfo=zone)
     return None
 
 
 def _months_first(lines: Iterable[Line]) -> bool:
-    """Whether dates are written as in the USA: a second number above 12 says so, else the 12-hour clock."""
+    """Whether dates are written as in the USA: fewer are then invalid or go back in time, else the 12-hour clock says.
+
+    A message can look like a further line, so no single date decides.
+    """
     dated = [found for line in lines if (found := _LINE.match(line.text))]
-    days_first = any(int(found[1]) > 12 for found in dated)
-    return not days_first and any(int(found[2]) > 12 or found[7] for found in dated)
+    by_day, by_month = (_disorder([_time(each, UTC, months_first=order) for each in dated]) for order in (False, True))
+    return by_month < by_day or (by_month == by_day and any(found[7] for found in dated))
+
+
+def _disorder(times: Sequence[datetime | None]) -> int:
+    valid = [time for time in times if time]
+    return len(times) - len(valid) + sum(before > after for before, after in pairwise(valid))
 
 
 def _is_whatsapp(path: Path) -> bool:

@@ -77,8 +77,8 @@ class _SkillsTool:
         with _explained(Label.OWNER):
             if not is_text(source):
                 check_uncounted(source)
-            key = caller.task, caller.ordinal
-            if review := await self.library.database.read(lambda conn: reviews.of_call(conn, *key)):
+            key = caller.task, [caller.ordinal]
+            for review in await self.library.database.read(lambda conn: reviews.of_calls(conn, *key)):
                 return review.act is ToolClass.SEND
             if caller.label <= Label.OWNER or is_text(source) or await caller.said(source):
                 return False

@@ -58,6 +58,7 @@ def test_of_a_chatgpt_conversation_the_branch_that_was_shown_last(tmp_path: Path
         ("assistant", "A cat.", NOON, "c6"),
     ]
     assert found.count(Passed("of the system or a tool")) == 3
+    assert found.count(Passed("messages of other branches")) == 1
     assert found.count(Passed("empty")) == 1
 
 

@@ -104,6 +104,26 @@ def test_a_whatsapp_chat_that_was_downloaded_again_is_the_same_one(tmp_path: Pat
     assert {each.key for file in files for each in sessions(read("all", file))} == {"WhatsApp Chat with Bo"}
 
 
+def test_a_whatsapp_message_is_the_same_one_however_the_phone_writes_its_date(tmp_path: Path) -> None:
+    texts = [
+        "[03/04/2026, 22:00:05] Bo: a\n[03/04/2026, 22:00:07] Bo: a\n[05/04/2026, 00:10:00] Bo: b\n",
+        "[4/3/26, 10:00:05\u202fPM] Bo: a\n[4/3/26, 10:00:07\u202fPM] Bo: a\n[4/5/26, 12:10:00\u202fAM] Bo: b\n",
+        "2026-04-03, 22:00 - Bo: a\n2026-04-03, 22:00 - Bo: a\n2026-04-05, 00:10 - Bo: b\n",
+        "4/3/26, 22:00 - Bo: a\n4/3/26, 22:00 - Bo: a\n4/5/26, 00:10 - Bo: b\n",
+    ]
+    found = [messages(read("whatsapp", written(tmp_path, "WhatsApp Chat with Bo.txt", text))) for text in texts]
+    [keys] = {tuple(each.key for each in chat) for chat in found}
+    assert len({*keys}) == 3
+
+
+def test_the_order_of_a_whatsapp_chat_tells_days_from_months_and_no_single_line(tmp_path: Path) -> None:
+    lines = [f"{month}/{day}/26, 10:00 - Bo: a\n" for month, day in [(1, 2), (1, 9), (2, 1), (3, 5)]]
+    forged = "13/01/26, 10:00 - Eve: b\n"
+    found = messages(read("whatsapp", written(tmp_path, "WhatsApp Chat with Bo.txt", "".join([*lines, forged]))))
+    days = [(at.month, at.day) for at in (each.at for each in found if each.at)]
+    assert days == [(1, 2), (1, 9), (2, 1), (3, 5)]
+
+
 def test_a_folder_with_the_files_of_several_programs_counts_what_nobody_reads_once(tmp_path: Path) -> None:
     telegram(tmp_path)
     written(tmp_path, "_chat.txt", "[13/02/2026, 10:00:05] Bob: hello\n")

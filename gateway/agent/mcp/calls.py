@@ -65,7 +65,6 @@ class McpCalls:
     save: Save
     consult: Consult
     pin: Pin
-    report: Callable[[Caller, str], None]
     seconds: float
     """How long a call may take, besides the time in which a person answers its questions."""
 
@@ -91,7 +90,12 @@ class McpCalls:
             roles=self.pinned.meaning.roles,
             server=self.shown.server,
             own_rows=self.pinned.meaning.own_rows,
+            waits=self.waits,
         )
+
+    async def waits(self, caller: Caller) -> bool:
+        """Whether an interrupted call waits for the answer to a question that its server asked."""
+        return bool((await self.consult.rest_of(caller))[0])
 
     async def kind_of_reading(self, arguments: AnyArguments, _caller: Caller) -> ToolClass:
         """The class of a call of a tool that the owner has confirmed to read only."""
@@ -109,7 +113,9 @@ class McpCalls:
 
     async def run(self, arguments: AnyArguments, caller: Caller) -> Labelled:
         """Call the tool; its answer is untrusted. Raises `ToolFailed`."""
-        asked, numbers, declined = list[asyncio.Task[JsonObject | None]](), count(), list[str]()
+        asked, declined = list[asyncio.Task[JsonObject | None]](), list[str]()
+        rest, first = ("", 0) if self.pinned.use is Use.READ else await self.consult.rest_of(caller)
+        numbers = count(first)
 
         async def ask(question: ServerQuestion) -> JsonObject | None:
             limit.reschedule(None)
@@ -118,13 +124,14 @@ class McpCalls:
                 return await asked[-1]
             finally:
                 limit.reschedule(asyncio.get_running_loop().time() + self.seconds)
+                await caller.fence()
 
         try:
             async with asyncio.timeout(self.seconds) as limit:
                 connection = await self.connect(self.shown.server)
                 self._check(connection.tools.get(self.shown.name))
-                report = partial(self.report, caller)
-                answer = await connection.call(self.shown.name, arguments.model_dump(mode="json"), ask, report)
+                report = partial(self.consult.report, caller)
+                answer = await connection.call(self.shown.name, arguments.model_dump(mode="json"), ask, report, rest)
         except TimeoutError:
             await caller.fence()  # raises if the database is silent, too
             what = f"took longer than {self.seconds:g} s and was stopped; it may have had an effect."
@@ -154,7 +161,8 @@ class McpCalls:
             declined.append("nobody can be asked in an unattended run")
             return None
         for _ in range(ATTEMPTS):
-            text = await self.consult(caller, self.pinned.name, form.preview(problem), next(numbers))
+            shown = form.preview(problem)
+            text = await self.consult.ask(caller, self.pinned.name, shown, next(numbers), question.rest)
             try:
                 return None if text is None else form.read(text)
             except ValueError as error:
@@ -172,7 +180,7 @@ class McpCalls:
 
         async def ask() -> bool:
             shown = f"{self.shown.host} gives this as the prompt. May I do what it asks?\n{quoted(text)}{files}"
-            return bool(caller.address) and await self.consult(caller, self.pinned.name, shown, 0) is not None
+            return bool(caller.address) and await self.consult.ask(caller, self.pinned.name, shown, 0, "") is not None
 
         if not await self.pin(f"{self.shown.server} {filled}", " ".join(contents), ask):
             raise ToolFailed.own("not_confirmed", "Its person has not confirmed the prompt's text, so it isn't used.")

@@ -4,7 +4,7 @@ The words are the server's. Forms have a few simple fields and never ask for sec
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
@@ -25,9 +25,27 @@ _SECRET = re.compile(
 )
 _TYPES: Mapping[str, type] = {"number": float, "integer": int, "boolean": bool}
 
-Consult = Callable[[Caller, str, str, int], Awaitable[str | None]]
-"""Asks the person about a call of this tool, in these words, which are its n-th question; returns what they add to
-their yes, None for a no."""
+
+class Consult:
+    """Puts the questions of calls to a person; this one has nobody to ask."""
+
+    async def ask(self, _caller: Caller, _tool: str, _preview: str, _number: int, _rest: str, /) -> str | None:
+        """Ask about a call of this tool, in these words; returns what the person adds to their yes, None for a no.
+
+        The number is the question's in its call. With the rest of the call, from this question on, it can go on after a
+        crash.
+        """
+        return None
+
+    async def rest_of(self, _caller: Caller, /) -> tuple[str, int]:
+        """The rest of a call that a crash interrupted while it only waited, and the number of its first question.
+
+        ("", 0) for any other call.
+        """
+        return "", 0
+
+    def report(self, _caller: Caller, _progress: str, /) -> None:
+        """Show how far a call is."""
 
 
 class _Option(BaseModel, defer_build=True):

@@ -24,7 +24,7 @@ from gateway.agent.mcp.elicitation import Consult
 from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState
 from gateway.agent.tool_sources import Offer
 from gateway.config.model import McpServer
-from gateway.domain.conversation.tools import AnyTool, Caller
+from gateway.domain.conversation.tools import AnyTool
 from gateway.domain.errors import required
 from gateway.domain.ids import PrincipalId
 from gateway.domain.json import json_or_text
@@ -145,8 +145,6 @@ class McpServers:
     save: Save
     local: LocalServers
     consult: Consult
-    report: Callable[[Caller, str], None]
-    """Shows how far a call is."""
     offers: Sequence[Offer] = field(default=(), init=False)
     _looked: frozenset[str] = field(default=frozenset(), init=False)
     _failed: dict[str, tuple[float, str, str]] = field(default_factory=dict, init=False)
@@ -293,4 +291,4 @@ class McpServers:
     def _tool(self, pinned: PinnedTool) -> AnyTool:
         seconds = self.servers[pinned.definition.server].timeout.total_seconds()
         pin = partial(pinned_tools.confirm_prompt, self.database, self.principal)
-        return McpCalls(pinned, self.connect, self.save, self.consult, pin, self.report, seconds).tool
+        return McpCalls(pinned, self.connect, self.save, self.consult, pin, seconds).tool

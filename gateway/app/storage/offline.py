@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from gateway.agent.mcp.elicitation import Consult
 from gateway.agent.mcp.servers import LocalServers, McpServers
 from gateway.agent.skills.library import Skills
 from gateway.agent.tool_files.confirmed import FORM, ToolFiles
@@ -19,7 +20,6 @@ from gateway.config.environment import Environment
 from gateway.config.load import Lookup, load, load_early, secrets_unavailable
 from gateway.config.machine import SystemClock
 from gateway.config.model import Config
-from gateway.domain.conversation.tools import Caller
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.ids import PrincipalId
 from gateway.flow.secrets.live_secrets import LiveSecrets
@@ -104,18 +104,8 @@ async def offline_servers(
     local = LocalServers(jail, environment.data, connections.rules)
     configured = {**files.servers, **config.tools.mcp}
     async with afterwards(connections.close, jail.close):
-        yield McpServers(
-            owner, True, lambda: configured, database, connections, secrets, _no_files, local, _nobody, _unseen
-        )
-
-
-async def _nobody(_caller: Caller, _tool: str, _preview: str, _number: int) -> None:
-    """Nobody can be asked here."""
+        yield McpServers(owner, True, lambda: configured, database, connections, secrets, _no_files, local, Consult())
 
 
 async def _no_files(_path: str, _data: bytes) -> str:
     raise OwnerMustAct("nothing is called from here")
-
-
-def _unseen(_caller: Caller, _progress: str) -> None:
-    """Nobody looks here."""

@@ -84,7 +84,7 @@ class Approval:
         return ToolOutcome(EXPORTED.format(counted), Label.KNOWN)
 
     async def _called(self, run: Claim, review: ReviewRow, *, again: bool) -> ToolOutcome:
-        """Make the exact calls until one fails; what began before a crash never runs again.
+        """Make the exact calls until one fails; what began before a crash never begins again.
 
         What the person made last is theirs, word for word; any other call is trusted as little as who asked for it.
         """
@@ -93,9 +93,6 @@ class Approval:
         await self.environments.refresh()
         toolbox, fence = (await self._environment(review)).toolbox, Fence(self.engine.database, run)
         await toolbox.refresh()
-        if again:
-            await fence.outlast(max(toolbox.seconds_under_way(call.tool) for call in review.calls))
-            return ToolOutcome(MAY_HAVE_RUN, Label.OWNER)
         own = self.engine.people.own_label(review.principal_id)
         caller = Caller(
             review.task_id or run.id,
@@ -106,6 +103,9 @@ class Approval:
             fence=fence.cross,
             check=fence.check,
         )
+        if again and not await toolbox.waits(review.tool, caller):
+            await fence.outlast(max(toolbox.seconds_under_way(call.tool) for call in review.calls))
+            return ToolOutcome(MAY_HAVE_RUN, Label.OWNER)
         outcomes = list[ToolOutcome]()
         for each in review.calls:
             call = ToolCall("", each.tool, json.dumps(each.arguments))

@@ -207,6 +207,7 @@ class Tool(Generic[Arguments]):
     `wording` a call is shown by the tool's name. `parameters` replaces the JSON Schema of `arguments` where the tool's
     server, not we, checks what is given. `roles` are the meanings of arguments; `server` is the same for tools of one
     account; `own_rows` is the field that is true in results for what the person themselves made, "*" if all is theirs.
+    `waits` tells whether a call that a crash interrupted only waits for a person, so that it may go on.
     """
 
     name: str
@@ -224,6 +225,7 @@ class Tool(Generic[Arguments]):
     roles: Mapping[str, ArgumentRole] = field(default_factory=dict)
     server: str = ""
     own_rows: str = ""
+    waits: Callable[[Caller], Awaitable[bool]] | None = None
 
 
 AnyTool = Tool[Any]

@@ -20,7 +20,7 @@ from gateway.domain.principals import Label
 from gateway.domain.text.texts import own_part
 from gateway.domain.work.plans import Plan, PlanArguments
 from gateway.flow.approvals import Questions
-from gateway.flow.live import ToolProgressed
+from gateway.flow.consultation import Consultation
 from gateway.net.mcp.connections import Connections
 from gateway.sandbox.workshop import Workshop
 from gateway.store.connection.pool import Connection, Database
@@ -70,12 +70,8 @@ class McpSource:
         async def save(path: str, data: bytes) -> str:
             return (await workspace.write(path, data, Label.UNTRUSTED)).path
 
-        def report(caller: Caller, words: str) -> None:
-            self.questions.engine.live.publish(caller.session, ToolProgressed(caller.ordinal, words))
-
-        person = partial(self.questions.consult, principal), report
         parts = self.configured, self.questions.engine.database, self.connections, self.credentials, save, self.local
-        return McpServers(principal, owner, *parts, *person)
+        return McpServers(principal, owner, *parts, Consultation(self.questions, principal))
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,9 +145,12 @@ class Connection:
         return True
 
     async def call(
-        self, name: str, arguments: JsonObject, answer: Answer = decline, report: Report = ignore
+        self, name: str, arguments: JsonObject, answer: Answer = decline, report: Report = ignore, rest: str = ""
     ) -> McpResult:
-        """Call the tool; cancelling tells the server. Its questions go to `answer`, and its progress to `report`."""
+        """Call the tool, or the `rest` of the call; cancelling tells the server.
+
+        Its questions go to `answer`, and its progress to `report`.
+        """
         if extra := self._extras.get(name):
             try:
                 wanted = extra.model_validate(arguments)
@@ -171,15 +174,20 @@ class Connection:
         try:
             async with self._session(None) as session:
                 for _ in range(MAX_ROUNDS):
+                    if rest:
+                        waiting = types.InputRequiredResult.model_validate_json(rest)
+                        asked = (waiting.input_requests or {}).items()
+                        request.params.input_responses = {
+                            key: await _responded(each, answer, rest) for key, each in asked
+                        }
+                        request.params.request_state = waiting.request_state
                     # Not `session.call_tool`, which compiles a schema of the server's to check the server's own answer.
                     result = await self._translated(
                         session.send_request(request, _CALLED, progress_callback=progressed)
                     )
                     if isinstance(result, types.CallToolResult):
                         return _result(result.content, result.structured_content, failed=result.is_error)
-                    asked = (result.input_requests or {}).items()
-                    request.params.input_responses = {key: await _responded(each, answer) for key, each in asked}
-                    request.params.request_state = result.request_state
+                    rest = result.model_dump_json()
             raise NetError("too_many_questions", f"{self.endpoint.host} asks again and again; the call was ended.")
         finally:
             self._answers.remove(answer)
@@ -232,8 +240,7 @@ class Connection:
 
     async def _asked(self, context: object, params: types.ElicitRequestParams) -> types.ElicitResult:  # noqa: ARG002
         """A question in the middle of a call, as older servers ask; of the newest call, as they don't say of which."""
-        answer = self._answers[-1] if self._answers else decline
-        return await _responded(types.ElicitRequest(params=params), answer)
+        return await _responded(types.ElicitRequest(params=params), self._answers[-1] if self._answers else decline)
 
     @asynccontextmanager
     async def _streams_opened(self) -> AsyncIterator[TransportStreams]:
@@ -290,13 +297,13 @@ class Connection:
         return ToolDefinition(self.endpoint.name, public_url(self.endpoint.url), name, description or "", schema)
 
 
-async def _responded(request: types.InputRequest, answer: Answer) -> types.ElicitResult:
+async def _responded(request: types.InputRequest, answer: Answer, rest: str = "") -> types.ElicitResult:
     """The response to one request of a server for input; raises `NetError` for anything but a question."""
     match request:
         case types.ElicitRequest(params=types.ElicitRequestURLParams() as asked):
-            question = ServerQuestion(asked.message, {}, asked.url)
+            question = ServerQuestion(asked.message, {}, asked.url, rest)
         case types.ElicitRequest(params=types.ElicitRequestFormParams() as asked):
-            question = ServerQuestion(asked.message, asked.requested_schema)
+            question = ServerQuestion(asked.message, asked.requested_schema, rest=rest)
         case _:
             raise NetError("unsupported", "The server wants to use a model or folders of the gateway; none are given.")
     if (values := await answer(question)) is None:
@@ -354,8 +361,7 @@ def _result(blocks: Sequence[types.ContentBlock], data: JsonObject | None = None
                 blobs += _blob(body, mime)
             case types.ImageContent(data=body, mime_type=mime) | types.AudioContent(data=body, mime_type=mime):
                 blobs += _blob(body, mime)
-    shown = None if data is None or _repeats(texts, data) else data
-    return McpResult("\n".join(texts), tuple(blobs), shown, failed)
+    return McpResult("\n".join(texts), tuple(blobs), None if data is None or _repeats(texts, data) else data, failed)
 
 
 def _repeats(texts: Sequence[str], structured: JsonObject) -> bool:

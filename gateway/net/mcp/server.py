@@ -69,11 +69,15 @@ class McpResult:
 
 @dataclass(frozen=True, slots=True)
 class ServerQuestion:
-    """A question of a server to a person during a call: the fields of a form, or an address to open."""
+    """A question of a server to a person during a call: the fields of a form, or an address to open.
+
+    `rest`: with which the call goes on from here on another connection; "" if its server has to be there all the time.
+    """
 
     message: str
     schema: JsonObject
     url: str = ""
+    rest: str = ""
 
 
 Answer = Callable[[ServerQuestion], Awaitable[JsonObject | None]]

@@ -36,7 +36,6 @@ EXPORT_MINE, ERASE_MINE = "export_my_data", "erase_my_data"
 """The calls that a member asks for with /mydata."""
 ERASE_MEMBER = "erase_member"
 """The question to the owner that follows from the latter."""
-_OF_CALL = "select * from reviews where task_id = $1 and ordinal = $2"
 _NUMBER = re.compile(r"[Aa]?(\d{1,18})", re.ASCII)
 
 State = Literal["open", "approved", "done", "denied", "expired", "closed"]
@@ -157,7 +156,7 @@ async def ask(conn: Connection, question: ReviewQuestion, now: datetime) -> Revi
     values = (*whose, *what, until, question.act, question.grant, *state, question.kind)
     review = await fetch_first(conn, ReviewRow, sql, *values)
     if review is None:  # only a call is met again
-        return await fetch_one(conn, ReviewRow, _OF_CALL, question.task, question.ordinal)
+        return (await of_calls(conn, question.task, [question.ordinal]))[0]
     if review.kind == "review" and review.task_id is not None:
         await steps.note(conn, review.task_id, review.principal_id, "review", review.name)
     if question.grant is not None:
@@ -168,9 +167,10 @@ async def ask(conn: Connection, question: ReviewQuestion, now: datetime) -> Revi
     return review
 
 
-async def of_call(conn: Connection, task: TaskId, ordinal: int) -> ReviewRow | None:
-    """The question that this call has asked already: a resumed run makes it again."""
-    return await fetch_first(conn, ReviewRow, _OF_CALL, task, ordinal)
+async def of_calls(conn: Connection, task: TaskId | None, ordinals: Sequence[int | None]) -> list[ReviewRow]:
+    """The questions that these calls have asked already, in their order: a resumed run makes a call again."""
+    sql = "select * from reviews where task_id = $1 and ordinal = any($2) order by ordinal"
+    return await fetch_all(conn, ReviewRow, sql, task, ordinals)
 
 
 async def lock(conn: Connection, review: ReviewId) -> ReviewRow:
@@ -315,8 +315,7 @@ async def latest(conn: Connection, asked: PrincipalId, limit: int) -> list[Revie
 async def askers(conn: Connection, rows: Sequence[ReviewRow]) -> dict[ReviewId, str]:
     """The channel of the conversation that each was asked in, by number; none for what nobody watched."""
     sql = "select r.id, a.channel from reviews r join addresses a on a.id = r.address_id where r.id = any($1)"
-    found = await conn.fetch(sql, [row.id for row in rows])
-    return {row["id"]: row["channel"] for row in found}
+    return {row["id"]: row["channel"] for row in await conn.fetch(sql, [row.id for row in rows])}
 
 
 async def reopen(conn: Connection, row: ReviewRow, expires_at: datetime) -> ReviewRow:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.agent.mcp.calls import McpCalls
-from gateway.agent.mcp.elicitation import Form
+from gateway.agent.mcp.elicitation import Consult, Form
 from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
 from gateway.domain.conversation.model import ToolCall
 from gateway.domain.ids import SessionId
@@ -191,8 +191,9 @@ async def test_a_stop_closes_the_question(path: MessagePath, fake: FakeMcp) -> N
 
 
 @pytest.mark.parametrize("answered", [False, True])
+@pytest.mark.parametrize("use", [Use.READ, Use.WRITE])
 async def test_a_question_outlives_a_crash_with_its_number_and_its_answer(
-    path: MessagePath, fake: FakeMcp, answered: bool
+    path: MessagePath, fake: FakeMcp, answered: bool, use: Use
 ) -> None:
     async def handler(_arguments: dict[str, Any]) -> Any:
         response = (fake.responses[-1] or {}).get("q")
@@ -201,7 +202,7 @@ async def test_a_question_outlives_a_crash_with_its_number_and_its_answer(
     fake.add("weather", "Tells the weather.", handler=handler)
     async with working(path):
         await discover(path)
-        await confirm(path, Use.READ)
+        await confirm(path, use)
         path.model.answer = in_turn(said("", call("mcp_w_weather", city="Rome")))
         await path.tell("what is the weather?")
         await asked(path)
@@ -219,6 +220,29 @@ async def test_a_question_outlives_a_crash_with_its_number_and_its_answer(
         await stored(again, "select 1 from messages where text = 'done'")
     assert await again.rows("select count(*) from reviews") == [(1,)]
     assert results(again.model.prompts[-1])[0]["text"] == "{'name': 'Ada'}"
+    assert len(fake.called) == (3 if use is Use.READ else 2)
+
+
+async def test_the_question_of_an_act_that_cannot_go_on_is_closed(path: MessagePath, fake: FakeMcp) -> None:
+    ask(fake, asking("Who are you?", NAME))
+    async with working(path):
+        await discover(path)
+        await confirm(path, Use.WRITE)
+        path.model.answer = in_turn(said("", call("mcp_w_weather", city="Rome")))
+        await path.tell("what is the weather?")
+        await asked(path)
+    # As after kill -9, of a server whose protocol can't go on elsewhere.
+    await path.rows(
+        """update reviews set state = 'open', decided_by = null, arguments = arguments - 'rest' returning id"""
+    )
+    again = await restarted(path)
+    configure(again, fake)
+    again.model.answer = in_turn(said("done"))
+    async with working(again):
+        await stored(again, "select 1 from messages where text = 'done'")
+    assert await again.rows("select state from reviews") == [("closed",)]
+    assert results(again.model.prompts[-1])[0]["error"] == "may_have_run"
+    assert len(fake.called) == 1
 
 
 async def test_a_question_that_is_declined_unasked_is_told_to_the_agent_and_progress_to_the_page(
@@ -244,8 +268,11 @@ async def test_nobody_is_asked_in_an_unattended_run(fake: FakeMcp) -> None:
     async def nobody(*_: object) -> Any:
         raise AssertionError("somebody was asked")
 
+    class Nobody(Consult):
+        ask = nobody
+
     definition = ToolDefinition("w", fake.url, "weather", "", {})
-    calls = McpCalls(PinnedTool(ToolState.ON, definition), nobody, nobody, nobody, nobody, lambda *_: None, 60)
+    calls = McpCalls(PinnedTool(ToolState.ON, definition), nobody, nobody, Nobody(), nobody, 60)
     declined = list[str]()
     assert await calls._ask(ServerQuestion("Who?", {}), replace(CALLER, address=None), count(), declined) is None
     assert declined == ["nobody can be asked in an unattended run"]

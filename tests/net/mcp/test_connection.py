@@ -14,6 +14,7 @@ import pytest
 from mcp.client import session
 
 from gateway.agent.mcp.calls import McpCalls
+from gateway.agent.mcp.elicitation import Consult
 from gateway.agent.mcp.pinned_tools import PinnedTool, ToolState, Use
 from gateway.agent.mcp.servers import LocalServers
 from gateway.agent.tool_sources import AnyArguments
@@ -131,7 +132,7 @@ async def test_it_reaches_the_hosts_of_its_entry_alone(local: Local) -> None:
     async def not_called(*_: object) -> Any:
         raise AssertionError("nothing is asked of the server")
 
-    calls = McpCalls(pinned, not_called, not_called, not_called, not_called, not_called, 60)
+    calls = McpCalls(pinned, not_called, not_called, Consult(), not_called, 60)
     assert await calls.kind_of_reading(AnyArguments(what="x"), CALLER) is ToolClass.SEND
     assert (await calls.change(AnyArguments(what="x"), CALLER)).preview.startswith(
         "Call a tool of w, which reaches b.example:1."
