@@ -24,7 +24,7 @@ parameters_of: Callable[[type[BaseModel]], Schema] = cache(_schema_of)
 """The JSON schema of a tool's arguments, as short as possible: every prompt pays for it.
 
 Titles, class docstrings, references, bounds of lengths, empty defaults and `additionalProperties: false` are left out;
-an optional field is shown with its plain type. What breaks a bound, and other fields, are refused when a call is parsed.
+an optional field is shown with its plain type. Calls that break a bound or have other fields are refused when parsed.
 """
 
 
