@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.main import COMMANDS, Group
+from gateway.cli.main import COMMANDS, OLD, Group
 from tests.cli.conftest import Supaclaw
 
 CALLS = [
     (name, command) if command else (name,)
     for name, entry in COMMANDS.items()
     for command in (entry.targets if isinstance(entry, Group) else ("",))
+    if name not in OLD and f"{name} {command}" not in OLD
 ]
 
 
@@ -71,8 +72,17 @@ def test_commands_are_listed_under_headings(supaclaw: Supaclaw) -> None:
 
     headings = [line for line in ["Talk:", *lines] if line.endswith(":")]
     assert headings == ["Talk:", "Run:", "Work:", "Remember:", "People:", "Data:", "Advanced:"]
-    assert [line.split()[0] for line in lines if line.startswith("  ")] == list(COMMANDS)
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == [
+        name for name in COMMANDS if name not in OLD
+    ]
     assert lines[0].split()[0] == "chat"
+
+
+def test_old_names_are_understood_and_not_listed(supaclaw: Supaclaw) -> None:
+    assert "  reject" not in supaclaw("approvals", "--help").out
+    assert "deny" in supaclaw("reviews", "--help").out
+    assert "install " in supaclaw("openclaw", "--help").out
+    assert supaclaw("approvals", "reject", "--help").code == 0
 
 
 def test_version_is_the_installed_one(supaclaw: Supaclaw) -> None:
