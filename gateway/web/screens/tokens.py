@@ -54,10 +54,9 @@ async def create(site: AtSite, wanted: Annotated[TokenForm, Depends()]) -> HTMLR
     wanted.check()
     if wanted.as_owner and not wanted.confirmed:
         return HTMLResponse(site.pages.piece("token_new.html", wanted=wanted, plain=""))
-    agent, scopes = wanted.agent.strip() or None, wanted.scope or ()
     below = str(WorkspacePath.parse(wanted.folder.strip())) if wanted.folder.strip() else None
-    new = partial(tokens.create, site.database, agent=agent, shared=wanted.shared, folder=below)
-    row, plain = await new(site.owner.id, wanted.name, scopes, as_owner=wanted.as_owner)
+    new = partial(tokens.create, site.database, agent=wanted.agent.strip() or None, shared=wanted.shared, folder=below)
+    row, plain = await new(site.owner.id, wanted.name, wanted.scope or (), as_owner=wanted.as_owner)
     log.info("web.token_created", name=row.name, scopes=row.scopes, as_owner=row.as_owner)
     return HTMLResponse(site.pages.piece("token_new.html", wanted=wanted, plain=plain))
 
