@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import filterfalse
 from typing import Annotated
 
 import typer
@@ -26,8 +27,10 @@ class Group:
         return {name: of if ":" in of else f"{self.module}:{of or name}" for name, _, of in words}
 
 
+OLD = frozenset({"reviews", "install", "uninstall", "approvals reject", "reviews reject"})
+"""Names that are still understood, but no longer listed."""
 _APPROVALS = Group(
-    "Approve or deny the agent's requests.",
+    "Approve or deny what the agent asks.",
     "agent.approvals",
     "list=list_reviews show=show_review approve deny reject=deny",
 )
@@ -162,13 +165,13 @@ _HEADINGS = {
 def build() -> typer.Typer:
     """Build the command line."""
     about = "Your own AI agent, behind the messengers you already use. `supaclaw up` starts it."
-    app = parser(about, COMMANDS, completion=True)
+    app = parser(about, filterfalse(OLD.__contains__, COMMANDS), completion=True)
     app.callback()(_begin)
     heading = ""
     for name, entry in COMMANDS.items():
         heading = _HEADINGS.get(name, heading)
         if isinstance(entry, Group):
-            group = parser(entry.about, entry.targets)
+            group = parser(entry.about, (each for each in entry.targets if f"{name} {each}" not in OLD))
             for command, target in entry.targets.items():
                 _add(group, command, target)
             app.add_typer(group, name=name, rich_help_panel=heading)

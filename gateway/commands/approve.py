@@ -9,4 +9,4 @@ async def run(ctx: CommandContext) -> CommandReply:
     return CommandReply(await answer_by_command(ctx.tx, ctx.at, ctx.arrival, ctx.argument, ctx.clock.now(), yes=True))
 
 
-command = Command("approve", "approve a request by its NUMBER; without one, list what is waiting", run)
+command = Command("approve", "approve a call by its NUMBER; without one, list what waits", run)

@@ -9,4 +9,4 @@ async def run(ctx: CommandContext) -> CommandReply:
     return CommandReply(await answer_by_command(ctx.tx, ctx.at, ctx.arrival, ctx.argument, ctx.clock.now(), yes=False))
 
 
-command = Command("deny", "deny a request by its NUMBER", run)
+command = Command("deny", "deny a call by its NUMBER", run)

@@ -21,6 +21,4 @@ async def run(ctx: CommandContext) -> CommandReply:
     return CommandReply(f"Allowed. {rules.grant_line(grant)}")
 
 
-command = Command(
-    "grant", "allow a request's call in advance, by its NUMBER, with a count and a time", run, refusals=(NotDecided,)
-)
+command = Command("grant", "allow a call in advance, by its NUMBER, a count and a time", run, refusals=(NotDecided,))

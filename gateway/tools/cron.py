@@ -202,7 +202,7 @@ class _Cron:
         preview = await asyncio.to_thread(difference, "schedule", before, after)
         return Change(preview, hashlib.sha256(preview.encode()).hexdigest())
 
-    @tool("Working on reminders", "Reminders: {action}", kind, lasting, effect=Effect.IDEMPOTENT, max_result=30_000)
+    @tool("Scheduling", "Schedule: {action} {name} {run_at}", kind, lasting, effect=Effect.IDEMPOTENT, max_result=30000)
     async def cron(self, arguments: CronArguments, caller: Caller) -> Labelled:
         """Reminders and recurring work: at each time you get the prompt anew; your answer goes to this chat.
 

@@ -72,7 +72,7 @@ class _TasksTool:
         cost = "" if most is None else f", for {dollars(most)} at most"
         return Change(f"Start this in the background, by the agent {arguments.agent}{cost}:\n{arguments.input}")
 
-    @tool("Starting a task", "Started a task", ToolClass.ACT, proposed, effect=Effect.IDEMPOTENT, private=True)
+    @tool("Starting: {input}", "Started: {input}", ToolClass.ACT, proposed, effect=Effect.IDEMPOTENT, private=True)
     async def start_task(self, arguments: StartArguments, caller: Caller) -> Labelled:
         """Start long work in the background, by agents that may split it. This chat goes on, and gets the result."""
         await self.trees.check(arguments.agent, caller.label)

@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from gateway.domain.conversation.inbound import Address, Inbound, Sender
 from gateway.domain.principals import Label
@@ -14,6 +14,7 @@ from tests.browser.looks import looks
 from tests.browser.test_approvals import ask_in_chat
 from tests.browser.test_conversations import filled
 from tests.browser.test_memory import accessible
+from tests.fakes.eventually import eventually
 from tests.web.conftest import Web
 from tests.web.scripted import Wait
 from tests.web.test_approvals import ask
@@ -306,6 +307,64 @@ async def test_words_are_sent_where_they_were_typed_after_signing_in_again(brows
         await expect(page).to_have_url(address)
         await expect(page.locator(".message.user").last).to_contain_text("And its saddle")
         await expect(page.locator(".message.user")).to_have_count(2)
+
+
+async def test_what_is_typed_stays_for_a_sign_in_in_another_tab(browser: Browser, web: Web):
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.goto(f"{web.page}/schedules")
+        await page.get_by_role("heading", name="New schedule").click()
+        await page.get_by_label("Name").fill("water the plants")
+        await page.get_by_label("What the agent should do").fill("Remind me")
+        await web.path.rows("update api_tokens set revoked_at = now() where kind = 'cookie' returning 1")
+        await page.get_by_role("button", name="Create").click()
+        await expect(page.locator("#toast")).to_contain_text("Sign in in another tab")
+        other = await page.context.new_page()
+        await other.goto(web.backend.access.sign_in_link(web.url))
+        await expect(other).to_have_url(f"{web.page}/")
+        await expect(page).to_have_url(f"{web.page}/schedules")
+        await expect(page.get_by_label("Name")).to_have_value("water the plants")
+        await page.get_by_role("button", name="Create").click()
+        await expect(page.locator("#board")).to_contain_text("water the plants")
+
+
+async def test_a_gateway_that_starts_signs_nobody_out(browser: Browser, web: Web):
+    asked = 0
+
+    async def starts(route: Route) -> None:
+        nonlocal asked
+        asked += 1
+        await route.fulfill(status=503, json={"error": {"message": "The gateway waits for its database"}})
+
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await page.route("**/login/state", starts)
+        await page.route("**/schedules/events*", lambda route: route.abort())
+        await page.goto(f"{web.page}/schedules")
+        await page.get_by_role("heading", name="New schedule").click()
+        await page.get_by_label("Name").fill("water the plants")
+        await eventually(lambda: asked > 1)
+        await page.unroute_all()
+        await expect(page.locator("#connection")).to_have_text("Live")
+        await expect(page.get_by_label("Name")).to_have_value("water the plants")
+
+
+async def test_a_request_for_access_is_answered_in_the_chat(browser: Browser, web: Web):
+    at = Address("telegram", "bot", "8")
+    inbound = Inbound(at, Sender("8", "Bo"), "hi", "m8", datetime.now(UTC), private=True, as_owner=True)
+    async with opened(browser, web) as watched:
+        page = watched.page
+        await write(page, "hello")
+        await web.path.database.run(lambda tx: pairings.request(tx, inbound, "ABCDEFGH"))
+        await web.path.notices.tell_owner("`Bo` requests access. /pairing approve ABCDEFGH allows it.")
+        card = page.locator("#thread .asks")
+        await expect(card).to_contain_text("Telegram · 8 · requests access by the code ABCDEFGH")
+        await accessible(page)
+        await card.get_by_role("button", name="Deny").click()
+        await expect(page.locator("#thread")).to_contain_text("Question ABCDEFGH")
+        await expect(card).to_have_count(0)
+        assert await web.path.rows("select state from pairings") == [("denied",)]
+        await watched.assert_clean()
 
 
 async def test_two_tabs_without_a_connection_lose_nothing(browser: Browser, web: Web):

@@ -42,12 +42,15 @@ def test_a_channels_settings_are_checked_too(supaclaw: Supaclaw) -> None:
 
 
 def test_secrets_in_the_file_stay_hidden(supaclaw: Supaclaw) -> None:
+    told = supaclaw("config", "set", "models.providers.openai.api_key", "very-hush").out
+    assert "is set, in plain; `supaclaw secrets set NAME` stores it encrypted" in told
+    assert "in plain" not in supaclaw("config", "set", "models.providers.openai.api_key", "$secret:OPENAI").out
     supaclaw("config", "set", "models.providers.openai.api_key", "very-hush")
     supaclaw("config", "set", "database.url", "postgres://me:very-hush@h/db")
 
     shown = supaclaw("config", "get", "models").out + supaclaw("config", "get", "database.url").out
 
-    assert "hush" not in shown
+    assert "hush" not in shown + told
     assert "postgres://me:[hidden]@h/db" in shown
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.main import COMMANDS, Group
+from gateway.cli.main import COMMANDS, OLD, Group
 from tests.cli.conftest import Supaclaw
 
 GROUPS = {"": tuple(COMMANDS)} | {
@@ -16,7 +16,10 @@ GROUPS = {"": tuple(COMMANDS)} | {
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_command_explains_itself_in_a_line(supaclaw: Supaclaw, group: str) -> None:
     listed = {line.split()[0]: line for line in supaclaw(*group.split(), "--help").out.splitlines() if line.strip()}
+    assert not {f"{group} {command}".strip() for command in listed} & OLD
     for command in GROUPS[group]:
+        if f"{group} {command}".strip() in OLD:
+            continue
         done = supaclaw(*group.split(), command, "--help")
         assert done.code == 0
         assert len(listed[command].split()) > 2
@@ -68,8 +71,17 @@ def test_commands_are_listed_under_headings(supaclaw: Supaclaw) -> None:
 
     headings = [line for line in ["Talk:", *lines] if line.endswith(":")]
     assert headings == ["Talk:", "Run:", "Work:", "Remember:", "People:", "Data:", "Advanced:"]
-    assert [line.split()[0] for line in lines if line.startswith("  ")] == list(COMMANDS)
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == [
+        name for name in COMMANDS if name not in OLD
+    ]
     assert lines[0].split()[0] == "chat"
+
+
+def test_old_names_are_understood_and_not_listed(supaclaw: Supaclaw) -> None:
+    assert "  reject" not in supaclaw("approvals", "--help").out
+    assert "deny" in supaclaw("reviews", "--help").out
+    assert "install " in supaclaw("openclaw", "--help").out
+    assert supaclaw("approvals", "reject", "--help").code == 0
 
 
 def test_version_is_the_installed_one(supaclaw: Supaclaw) -> None:

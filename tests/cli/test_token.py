@@ -63,5 +63,5 @@ def test_an_account_is_parted_on_the_command_line(supaclaw: Supaclaw, dsn: str) 
 def test_a_token_reads_one_folder_of_files_if_it_is_made_for_it(supaclaw: Supaclaw) -> None:
     assert supaclaw("token", "create", "trips", "--scope", "files", "--folder", "trips/./2026").code == 0
     assert "'..' is not allowed" in supaclaw("token", "create", "a", "--scope", "files", "--folder", "../x").err
-    assert "add --scope files" in supaclaw("token", "create", "a", "--scope", "chat", "--folder", "x").err
+    assert "add the scope files" in supaclaw("token", "create", "a", "--scope", "chat", "--folder", "x").err
     assert [row["scopes"] for row in supaclaw("token", "list", "--json").json] == [["files:trips/2026"]]

@@ -1,5 +1,6 @@
 import pytest
 
+from gateway.agent.work.task_trees import ORDERS
 from gateway.domain.text.texts import MAX_TITLE, UNTITLED, clipped, title
 
 
@@ -12,6 +13,7 @@ from gateway.domain.text.texts import MAX_TITLE, UNTITLED, clipped, title
         ("> what somebody said\n> before\n\nIs that right?", "Is that right?"),
         ("[Forwarded from Bo]\n> Buy milk", "Buy milk"),
         ("> only a quote", "only a quote"),
+        (f"{ORDERS}\n\nCompare the offers", "Compare the offers"),
         ("   ", UNTITLED),
         ("明天的天气怎么样？", "明天的天气怎么样？"),
     ],

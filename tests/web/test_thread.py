@@ -148,7 +148,7 @@ async def test_a_call_is_shown_with_its_result_and_its_time(thread: Thread):
     [
         ('{"exit_code":3,"output":""}', "failed", "exit code 3, 0 ms"),
         ('{"exit_code":0,"output":""}', "done", "0 ms"),
-        ('{"waiting_for_approval":"A3","message":"m"}', "asks", "waits for A3"),
+        ('{"waiting_for_approval":"A3","message":"m"}', "asks", "see A3"),
     ],
 )
 async def test_a_call_that_has_not_run_or_failed_is_not_shown_as_done(result: str, state: str, remark: str):
@@ -157,7 +157,7 @@ async def test_a_call_that_has_not_run_or_failed_is_not_shown_as_done(result: st
     html = await drawn(thread, call, row(2, "tool_result", result, ordinal=0))
     assert f'data-state="{state}"' in html
     assert f'<span class="state">{remark}</span>' in html
-    assert ("Running: ls" if state == "asks" else "Ran: ls") in html
+    assert ("Asked before running: ls" if state == "asks" else "Ran: ls") in html
 
 
 async def test_a_call_without_a_result_runs_or_was_interrupted(thread: Thread):

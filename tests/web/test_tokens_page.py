@@ -59,6 +59,16 @@ async def test_what_does_not_go_together_is_refused(web: Web, form: dict[str, st
     assert await held(web) == []
 
 
+async def test_a_token_for_files_may_have_a_folder(web: Web):
+    form = {"name": "trips", "scope": "files"}
+    async with web.sign_in() as browser:
+        for wrong in ({**form, "folder": "../x"}, {**form, "folder": "trips", "scope": "chat"}):
+            assert (await browser.post("/tokens", data=wrong)).status_code == 409
+        assert (await browser.post("/tokens", data={**form, "folder": " trips/./2026 "})).status_code == 200
+    [row] = await tokens.list_all(web.backend.database)
+    assert row.scopes == ("files:trips/2026",)
+
+
 async def test_a_taken_name_is_refused(web: Web):
     async with web.sign_in() as browser:
         await browser.post("/tokens", data=FORM)

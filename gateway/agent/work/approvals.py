@@ -136,9 +136,7 @@ def why_asked(row: ReviewRow) -> str:
     if row.kind == "review":
         return "A task in the background waits for your answer."
     if row.tool == PLANNED_CALLS:
-        return (
-            "These calls were planned, but not all of their values are your words or entries. A yes is for all of them."
-        )
+        return "Some values of these planned calls aren't your words or entries. A yes is for all of the calls."
     if row.tool == FORGET and row.act is ToolClass.IRREVERSIBLE:
         return "It would hide more than the memory itself; /memory restore undoes it."
     if row.tool == PLAN:
@@ -146,7 +144,7 @@ def why_asked(row: ReviewRow) -> str:
     if row.tool in (EXPORT_MINE, ERASE_MINE):
         return "You wrote /mydata."
     if row.task_id is None:
-        return "The gateway itself asks."
+        return "A program asks, not your agent." if row.tool == "cron" else "The gateway itself asks."
     if row.label is Label.OWNER and row.act is not ToolClass.IRREVERSIBLE:
         return "It is a fork, which asks before every act."
     if row.act is ToolClass.IRREVERSIBLE:
@@ -156,7 +154,7 @@ def why_asked(row: ReviewRow) -> str:
 
 def where_shown_whole(row: ReviewRow) -> str:
     """The advice for a change that is too long for a chat."""
-    return f"Read and answer it on the web page, under Approvals, or with `supaclaw approvals show {row.name}`."
+    return f"Read and answer it on the web page, in the Inbox, or with `supaclaw approvals show {row.name}`."
 
 
 def _left(time: timedelta) -> str:

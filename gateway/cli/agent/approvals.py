@@ -22,24 +22,24 @@ Comment = Annotated[str, option("A comment for the task that asks.", "TEXT")]
 
 
 def list_reviews(as_json: AsJson = False) -> None:
-    """List the requests that wait for your answer."""
+    """List the calls and questions that wait for your answer."""
     rows = with_owner(lambda conn, owner: reviews.list_open(conn, owner, datetime.now(UTC)))
     print_rows([_review_facts(row) for row in rows], REVIEW_COLUMNS, as_json=as_json, none="Nothing waits for you.")
 
 
 def show_review(number: Number, as_json: AsJson = False) -> None:
-    """Show a request with the whole change."""
+    """Show one with the whole change."""
     row = with_owner(lambda conn, owner: rules.own_question(conn, owner, number))
     _print_review(row, as_json, "{name}: {tool}, {state}\n\n{change}")
 
 
 def approve(number: Number, comment: Comment = "", as_json: AsJson = False) -> None:
-    """Approve a request; the running gateway makes the change."""
+    """Approve a call; the running gateway makes it."""
     _decide(number, comment, as_json, yes=True)
 
 
 def deny(number: Number, comment: Comment = "", as_json: AsJson = False) -> None:
-    """Deny a request."""
+    """Deny a call."""
     _decide(number, comment, as_json, yes=False)
 
 
@@ -76,7 +76,7 @@ def give_grant(
     number: Annotated[str, argument("Such as A17.", "NUMBER")],
     terms: Annotated[list[str], argument("Such as: 5 24h amount<=50 total 200.", "TERMS")],
 ) -> None:
-    """Allow a request's call in advance, with a count and a time."""
+    """Allow a call in advance, by the number of its approval, with a count and a time."""
     parsed = rules.parse_terms(" ".join(terms), datetime.now(UTC))
     grant = with_owner(lambda conn, owner: rules.give_grant(conn, owner, number, parsed, by="terminal"))
     echo(f"Allowed. {rules.grant_line(grant)}")

@@ -39,7 +39,7 @@ from gateway.store.connection.pool import Database
 
 COLUMNS = ("name", "state", "does", "description")
 Names = Annotated[list[str], argument("Tools, or a server for all of its tools.", "NAME")]
-Name = Annotated[str, argument("As `supaclaw tools list` shows it.", "NAME")]
+Name = Annotated[str, argument("As the list shows it.", "NAME")]
 Roles = Annotated[
     list[str] | None, option(f"The meaning of an argument: {', '.join(ArgumentRole)}.", "ARGUMENT=ROLE", "--role")
 ]
@@ -160,7 +160,7 @@ class _Answer(BaseModel):
 
 
 def search(
-    words: Annotated[list[str], argument("Of its name; the registry learns them.", "WORDS")], as_json: AsJson = False
+    words: Annotated[list[str], argument("In its name; the registry sees them.", "WORDS")], as_json: AsJson = False
 ) -> None:
     """Find MCP servers in the official registry."""
     query = urlencode({"search": " ".join(words), "version": "latest", "limit": FOUND})

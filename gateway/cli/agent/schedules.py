@@ -44,7 +44,7 @@ NEXT = 5
 """Times that are shown of a new schedule."""
 COLUMNS = ("id", "name", "of", "when", "next_run_at", "state")
 RUN_COLUMNS = ("slot", "executed_at", "produced_at", "delivered_at", "missed", "error")
-NONE = "Nothing is scheduled. `schedules list --all` includes paused and finished ones, `add --help` shows how to add."
+NONE = "Nothing is scheduled. `supaclaw schedules add --help` shows how to add, `list --all` paused and finished ones."
 NOT_RUNNING = "; no gateway is running on this machine's data, so it runs once one is started"
 UTC_ASSUMED = "Your time zone is unknown, so UTC is used; set owner.timezone in config.json, or pass --zone."
 

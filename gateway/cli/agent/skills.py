@@ -48,7 +48,7 @@ from gateway.workspace.skills.scanning import scan, severe
 Result = TypeVar("Result")
 
 COLUMNS = ("name", "version", "state", "findings", "description")
-Name = Annotated[str, argument("As `supaclaw skills list` shows it.", "NAME")]
+Name = Annotated[str, argument("As the list shows it.", "NAME")]
 Despite = Annotated[bool, flag("Confirm it even with severe findings.", "--despite-findings")]
 
 
@@ -63,7 +63,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
 
 def search(
-    words: Annotated[list[str], argument("Of its name; skills.sh learns them.", "WORDS")], as_json: AsJson = False
+    words: Annotated[list[str], argument("In its name; skills.sh sees them.", "WORDS")], as_json: AsJson = False
 ) -> None:
     """Find skills on GitHub in the index of skills.sh."""
     rows = asyncio.run(find(" ".join(words), guarded_fetch()))

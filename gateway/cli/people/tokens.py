@@ -54,9 +54,6 @@ def create(
             confirm("Create it?")
     if (agent is not None or shared) and not permits(set(scope), Scope.MEMORY):
         raise OwnerMustAct("--agent and --shared are for tokens that use the memory: add --scope memory")
-
-    if folder is not None and Scope.FILES not in scope:
-        raise OwnerMustAct("--folder is for tokens that read files: add --scope files")
     below = folder and str(WorkspacePath.parse(folder))
 
     async def work(database: Database) -> str:

@@ -16,6 +16,7 @@ from gateway.domain.json import json_or_text
 from gateway.logs import SecretMask
 
 Key = Annotated[str, argument("A dotted key, such as models.primary.", "KEY")]
+IN_PLAIN = ", in plain; `supaclaw secrets set NAME` stores it encrypted, and $secret:NAME stands for it here"
 
 
 def schema() -> None:
@@ -60,4 +61,5 @@ def set(key: Key, value: Annotated[str, argument("The value as JSON; anything el
     if not is_place_chosen(os.environ):
         path.parent.mkdir(parents=True, exist_ok=True)
     config_file.set_key(path, key, json_or_text(value), check)
-    echo(f"{key} is set")
+    plain = masked(json_or_text(value), tuple(key.split("."))) != json_or_text(value)
+    echo(f"{key} is set{IN_PLAIN if plain else ''}")

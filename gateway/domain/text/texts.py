@@ -119,7 +119,7 @@ class GrowingText:
 MAX_TITLE = 60
 UNTITLED = "Untitled"
 
-_FORWARD_MARKS = re.compile(r"^(?:\[Forwarded from .*|\(Instructions from the client\))$", re.MULTILINE)
+_PREFACES = re.compile(r"(?m)^(?:\[Forwarded from .*|\(Instructions from the client\)|This is a task .*|The task:)$")
 _QUOTES = re.compile(r"^>.*$", re.MULTILINE)
 _LEAD = re.compile(r"^(?:[#*\-+>\s\"'“„]|\d+[.)]\s)+")
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s")
@@ -130,7 +130,7 @@ _OF_THE_USER = re.compile(
 
 def title(asked: str, summary: str = "", file: str = "") -> str:
     """The first sentence of the summary, else of the first message's own words, else the name of its file."""
-    told, said = _OF_THE_USER.sub("", _first_sentence(summary)), _FORWARD_MARKS.sub("", asked)
+    told, said = _OF_THE_USER.sub("", _first_sentence(summary)), _PREFACES.sub("", asked)
     return (
         clipped(told[:1].upper() + told[1:] or _first_sentence(_QUOTES.sub("", said)) or _first_sentence(said) or file)
         or UNTITLED

@@ -207,7 +207,7 @@ async def state(conn: Connection) -> str:
     if not row["name"]:
         made = "no vectors yet"
     elif row["left"]:
-        made = f"embedding {total - row['left']:,} of {total:,} memories with {row['name']}"
+        made = f"embedding {total - row['left']:,} of {total:,} texts with {row['name']}"
     else:
         made = f"{total:,} memories embedded with {row['name']}"
     return f"pgvector {row['version']}, {made}"

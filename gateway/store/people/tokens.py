@@ -2,7 +2,7 @@
 
 import hashlib
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NewType
@@ -137,7 +137,7 @@ async def create(
     database: Database,
     principal: PrincipalId,
     name: str,
-    scopes: Iterable[str],
+    scopes: Collection[str],
     *,
     kind: Kind = "bearer",
     source: str | None = None,
@@ -155,6 +155,8 @@ async def create(
     """
     if agent == DEFAULT_AGENT:
         raise OwnerMustAct(f"{agent} is your own agent; give the token's agent another name")
+    if folder and Scope.FILES not in scopes:
+        raise OwnerMustAct("a folder is for tokens that read files: add the scope files")
     plain = plain or new_token()
     held = [f"{each}:{folder}" if folder and each is Scope.FILES else each.value for each in map(Scope, scopes)]
     named = agent or (f"token {name}" if name == DEFAULT_AGENT else name)

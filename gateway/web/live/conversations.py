@@ -13,11 +13,11 @@ from gateway.flow.live import Live, LiveEvent, Overrun, SessionReplaced, Subscri
 from gateway.flow.signals import Wakeup
 from gateway.store.connection.pool import Connection, Database
 from gateway.store.files import attachments
+from gateway.store.people import accounts, pairings
 from gateway.store.transcript import conversations, messages, sessions
 from gateway.store.transcript.messages import MessageRow
 from gateway.store.trust import reviews
-from gateway.store.trust.reviews import ReviewRow
-from gateway.web.live.entries import names_in
+from gateway.web.live.entries import Question, name_of, names_in
 
 SHOWN = 200
 _POLL_SECONDS = 5.0
@@ -34,7 +34,7 @@ class Snapshot:
     rows: tuple[MessageRow, ...]
     written: str | None
     thought: str = ""
-    questions: tuple[ReviewRow, ...] = ()
+    questions: tuple[Question, ...] = ()
     """The questions in these rows that are open."""
 
 
@@ -113,7 +113,10 @@ class Conversations:
             await first.wait(_POLL_SECONDS)
 
 
-async def _open_questions(conn: Connection, rows: Sequence[MessageRow]) -> Sequence[ReviewRow]:
+async def _open_questions(conn: Connection, rows: Sequence[MessageRow]) -> Sequence[Question]:
     asked = {name for row in rows if row.kind == "notice" for name in names_in(row.text)}
-    found = await reviews.list_open(conn, rows[-1].principal_id, datetime.now(UTC)) if asked else ()
-    return [question for question in found if question.name in asked]
+    if not asked:
+        return ()
+    found: list[Question] = [*await pairings.open_requests(conn), *await accounts.claims(conn, rows[-1].principal_id)]
+    found += await reviews.list_open(conn, rows[-1].principal_id, datetime.now(UTC))
+    return [question for question in found if name_of(question) in asked]

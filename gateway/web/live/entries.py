@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from markupsafe import Markup
 
@@ -21,36 +21,43 @@ from gateway.domain.json import Json, json_or_text
 from gateway.domain.principals import Label
 from gateway.domain.work.todo_lists import TODO
 from gateway.flow.live import ModelAwaited
+from gateway.store.people.accounts import AccountClaim
+from gateway.store.people.pairings import PairingRow
 from gateway.store.transcript.messages import DELETED, REVISED, MessageRow
 from gateway.store.trust.reviews import ReviewRow
 from gateway.web.markup.markdown import Markdown
 from gateway.web.pages import Pages, plain
 
-_ASKED = re.compile(r"^\*\*(A\d+): ", re.MULTILINE)
+_ASKED = re.compile(r"^\*\*(A\d+): |/(?:pairing approve|link join) ([A-Z0-9]{8})\b", re.MULTILINE)
+
+Question: TypeAlias = ReviewRow | PairingRow | AccountClaim
 
 
 def names_in(notice: str) -> tuple[str, ...]:
-    """The questions that a notice of the gateway asks; `flow/approvals` writes their heads."""
-    return tuple(_ASKED.findall(notice))
+    """The questions that a notice of the gateway asks: approvals by `flow/approvals`, requests by their codes."""
+    return tuple(found[1] or found[2] for found in _ASKED.finditer(notice))
 
 
-def question_cards(
-    pages: Pages, rows: Sequence[ReviewRow], channels: Mapping[ReviewId, str] | None = None
-) -> dict[str, str]:
-    """Cards with the forms that answer questions, by their ids; `channels`: where they were asked, None: all here."""
-    return {
-        row.name: pages.part("question", row.name, row, legible(row.preview), why_asked(row), asked_in(row, channels))
-        for row in rows
-    }
+def name_of(question: Question) -> str:
+    """The name by which a notice asks it."""
+    return question.name if isinstance(question, ReviewRow) else question.code
 
 
-def asked_in(row: ReviewRow, channels: Mapping[ReviewId, str] | None) -> str:
+def question_cards(pages: Pages, rows: Sequence[Question], channels: Mapping[ReviewId, str]) -> dict[str, str]:
+    """Cards with the forms that answer questions, by their names; `channels`: where another chat asked."""
+    return {name_of(row): _question_card(pages, row, channels) for row in rows}
+
+
+def _question_card(pages: Pages, row: Question, channels: Mapping[ReviewId, str]) -> str:
+    if isinstance(row, ReviewRow):
+        words = legible(row.preview), why_asked(row), asked_in(row, channels)
+        return pages.part("question", row.name, row, *words)
+    return pages.part("asks" if isinstance(row, PairingRow) else "joins", row.code, row)
+
+
+def asked_in(row: ReviewRow, channels: Mapping[ReviewId, str]) -> str:
     """Where a question comes from, in words."""
-    if row.task_id is None:
-        return "asked by the gateway"
-    if channels is None:
-        return "asked here" if row.address_id is not None else "asked by an automated run"
-    return f"asked by the agent in a {channels[row.id]} chat" if row.id in channels else "asked by an automated run"
+    return f"asked by the agent in a {channels[row.id]} chat," if row.id in channels else "asked"
 
 
 def attachment_json(file: Attached) -> dict[str, Json]:
@@ -129,11 +136,6 @@ def id_of(row: MessageRow) -> str:
     return f"m{row.id}"
 
 
-def id_of_thought(row: MessageRow) -> str:
-    """The id of the element with what the model thought before it."""
-    return f"t{row.id}"
-
-
 def quiet(row: MessageRow) -> str:
     """Models, tokens and costs of an answer; empty if they are not known."""
     if row.usage is None:
@@ -181,7 +183,8 @@ def _card(row: MessageRow, result: MessageRow | None, wording: Wording | None, *
     took = f"{(result.created_at - row.created_at).total_seconds() * 1000:.0f} ms"
     shown, state, remark = _read_result(result.text)
     if state == "asks":
-        return replace(card(shown, state, remark), words=worded(wording, row.text, done=False) if wording else "")
+        asks = worded(wording, row.text, done=False) if wording else ""
+        return replace(card(shown, state, remark), words=asks and f"Asked before {asks[0].lower()}{asks[1:]}")
     return card(shown, state, f"{remark}, {took}" if remark else took)
 
 
@@ -224,6 +227,6 @@ def _read_result(text: str) -> tuple[str, str, str]:
         case {"exit_code": int(code)} if code:
             return shown, "failed", f"exit code {code}"
         case {"waiting_for_approval": str(name)}:
-            return shown, "asks", f"waits for {name}"
+            return shown, "asks", f"see {name}"
         case _:
             return shown, "done", ""

@@ -18,9 +18,8 @@ from gateway.flow import live
 from gateway.logs.errors import logged
 from gateway.store.transcript.conversations import with_doubts
 from gateway.store.transcript.messages import MessageRow
-from gateway.store.trust.reviews import ReviewRow
 from gateway.web.live.conversations import Conversations, Snapshot, Update
-from gateway.web.live.entries import Entries, id_of, id_of_thought, names_in, question_cards, running_todo_list
+from gateway.web.live.entries import Entries, Question, id_of, names_in, question_cards, running_todo_list
 from gateway.web.live.sse import Frame, Patch, Ring, difference, to_json
 from gateway.web.markup.markdown import LONG, Markdown, boundary
 from gateway.web.pages import Pages
@@ -152,13 +151,13 @@ class Thread:
         self._start_over(written or "")
         self._thinking.add(thought)
 
-    async def draw(self, rows: Sequence[MessageRow] | None, questions: Sequence[ReviewRow] = ()) -> list[Patch]:
+    async def draw(self, rows: Sequence[MessageRow] | None, questions: Sequence[Question] = ()) -> list[Patch]:
         """The patches since the last call; pass `rows`, with the open ones of their questions, if they may have
         changed."""
         patches: list[Patch] = []
         if rows is not None:
             await self._markdown.prepare([row.text for row in rows if row.kind in {"assistant", "summary"}])
-            entries = self._drawn_entries(rows, question_cards(self._pages, questions))
+            entries = self._drawn_entries(rows, question_cards(self._pages, questions, {}))
             patches = [*difference(self._entries, entries), Patch("running", self._running)]
             if LIVE not in self._entries:
                 self._done = self._drawn = 0
@@ -235,7 +234,7 @@ class Thread:
         entries: dict[str, str] = {}
         for (row, *_), html in made.items():
             if row.thought_ms is not None:
-                thought = id_of_thought(row)
+                thought = f"t{row.id}"
                 entries[thought] = str(self._pages.part("thought", thought, row, thought_words(row.thought_ms)))
             entries[id_of(row)] = html
         if not self._running:

@@ -39,8 +39,8 @@ async def part(site: AtSite, identity: str) -> None:
 async def requests(site: Site) -> dict[str, str]:
     """The cards of linking and access requests, under their headings."""
     pairing, section = site.channels.pairing, site.pages.section
-    joins = {f"joins{row.code}": (row,) for row in await pairing.claims()}
-    asks = {f"asks{row.id}": (row,) for row in await pairing.open_requests()}
+    joins = {row.code: (row,) for row in await pairing.claims()}
+    asks = {row.code: (row,) for row in await pairing.open_requests()}
     return section("joining", "Linking requests", "joins", joins) | section("asking", "Access requests", "asks", asks)
 
 

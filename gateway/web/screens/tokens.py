@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import structlog
@@ -16,6 +17,7 @@ from gateway.web.http.errors import Refused, existing
 from gateway.web.pages import Screen
 from gateway.web.screens import add_board
 from gateway.web.site import AtSite, Site
+from gateway.workspace.files.paths import WorkspacePath
 
 log = structlog.get_logger(__name__)
 screen = Screen("/tokens", "Tokens", "key-round", 55)
@@ -30,6 +32,7 @@ class TokenForm:
     as_owner: Annotated[bool, Form()] = False
     agent: Annotated[str, Form(max_length=200)] = ""
     shared: Annotated[bool, Form()] = False
+    folder: Annotated[str, Form(max_length=1_000)] = ""
     confirmed: Annotated[bool, Form()] = False
 
     def check(self) -> None:
@@ -51,10 +54,9 @@ async def create(site: AtSite, wanted: Annotated[TokenForm, Depends()]) -> HTMLR
     wanted.check()
     if wanted.as_owner and not wanted.confirmed:
         return HTMLResponse(site.pages.piece("token_new.html", wanted=wanted, plain=""))
-    agent, scopes = wanted.agent.strip() or None, wanted.scope or ()
-    row, plain = await tokens.create(
-        site.database, site.owner.id, wanted.name, scopes, as_owner=wanted.as_owner, agent=agent, shared=wanted.shared
-    )
+    below = str(WorkspacePath.parse(wanted.folder.strip())) if wanted.folder.strip() else None
+    new = partial(tokens.create, site.database, agent=wanted.agent.strip() or None, shared=wanted.shared, folder=below)
+    row, plain = await new(site.owner.id, wanted.name, wanted.scope or (), as_owner=wanted.as_owner)
     log.info("web.token_created", name=row.name, scopes=row.scopes, as_owner=row.as_owner)
     return HTMLResponse(site.pages.piece("token_new.html", wanted=wanted, plain=plain))
 

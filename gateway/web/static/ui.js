@@ -1,7 +1,13 @@
 // The page is rendered by the server; this applies its patches, keeps the connection, and runs the composer.
 const $ = (selector, root = document) => root.querySelector(selector);
 const by = id => document.getElementById(id);
-const signIn = () => { sessionStorage.setItem("supaclaw.back", location.pathname + location.search); location.assign("/login") };
+const signIn = () => {                                              // what a reload loses stays, for a sign-in in another tab
+  if (files.some(file => !file.id) || [...document.querySelectorAll("form[method=post]:not(#composer)")].some(edited)) {
+    say("You are signed out. Sign in in another tab; what you typed here stays.");
+    return stream && setTimeout(again, 3000);
+  }
+  sessionStorage.setItem("supaclaw.back", location.pathname + location.search); location.assign("/login");
+};
 
 // ---- theme: the system's, light or dark, kept in a cookie so that the server renders it without a flash
 $("[data-theme-toggle]")?.addEventListener("click", () => {
@@ -134,12 +140,9 @@ function connect() {
   };
   source.onerror = () => { online(false); source.close(); setTimeout(again, 500) };      // signed out, perhaps
 }
-async function again() {
-  try {
-    const state = await (await fetch("/login/state")).json();
-    if (!state.signed_in) return signIn();
-  } catch { return setTimeout(again, 1500) }
-  connect();
+async function again() {                                            // a gateway that starts knows nobody yet
+  const { signed_in: known } = await fetch("/login/state").then(answer => answer.json()).catch(() => ({}));
+  if (known) connect(); else if (known === false) signIn(); else setTimeout(again, 1500);
 }
 function online(now) {
   by("connection").dataset.state = now ? "on" : "off"; showConnection();
@@ -148,6 +151,7 @@ function online(now) {
 const isLate = () => !document.hidden && Date.now() - heard > 30000;
 document.addEventListener("visibilitychange", () => { if (stream && (isBoard || isLate())) connect() });
 addEventListener("online", () => stream && connect());
+addEventListener("offline", () => stream && online(false));
 
 // ---- the composer: what was typed, and what could not be sent yet, survive a reload
 const form = by("composer"), box = by("text");
@@ -233,7 +237,7 @@ const upload = file => new Promise(over => {
     if (status === 401) signIn();
     if (status === 201) Object.assign(file, { id: answer.id, name: answer.name, size: answer.size, blob: undefined });
     else file.problem = answer?.error?.message ?? "The connection was lost.";
-    file.lost = !status || status >= 500;
+    file.lost = !status || status === 401 || status >= 500;
     if (file.problem && files.includes(file)) say(`${file.name} was not uploaded.`);
     over(); unpressed(showFiles);
     if (held && !files.some(underWay)) { held = false; if (!files.some(f => f.problem)) form.requestSubmit() }
@@ -443,14 +447,14 @@ if (offer && zone && zone !== "Etc/Unknown") {
 // ---- pieces of a page that are fetched: what is found or comes next while it is typed, panels when they are opened
 const find = by("find");
 let typing, look = 0;
-async function piece(url) {
+async function ask(url, options, refused = ({ message }) => say(message)) {
   try {
-    const answer = await fetch(url);
-    if (answer.status === 401) signIn();
-    else if (answer.ok) return element(await answer.text());
-    else say((await answer.json()).error.message);
+    const answer = await fetch(url, options);
+    if (answer.ok) return answer;
+    if (answer.status === 401) signIn(); else refused((await answer.json()).error);
   } catch { say("The gateway cannot be reached; try again.") }
 }
+const piece = async url => { const answer = await ask(url); return answer && element(await answer.text()) };
 async function search() {
   const mine = ++look, query = new URLSearchParams([...new FormData(find)].filter(([, value]) => value));
   const screen = find.getAttribute("action"), rows = await piece(`${screen}/rows?${query}`);
@@ -516,25 +520,21 @@ document.addEventListener("submit", async event => {
   const fields = new FormData(sent, event.submitter), body = sent.enctype === "multipart/form-data" ? fields : new URLSearchParams(fields), tell = part => $(".told", sent).replaceChildren(part);
   button.disabled = true;                                            // only now: the fields have its value
   if (told !== undefined) tell("Testing…");
-  try {
-    const answer = await fetch(action, { method: "POST", body });
-    if (answer.status === 401) signIn();
-    else if (!answer.ok) { if (told !== undefined) tell(""); say((await answer.json()).error.message) }
-    else {
-      by("toast").hidden = true;
-      if (swap !== undefined) {
-        const fresh = element(await answer.text()), first = $("button", fresh), twin = by(fresh.firstElementChild?.id);
-        if (twin !== row) twin?.remove();                               // such as the receipt of an earlier erasure
-        row.replaceWith(fresh); first?.focus(); count(); comeBack();
-      }
-      if (told !== undefined) tell(element(await answer.text()));
-      const panel = quiet !== undefined && by(sent.closest("[data-load]")?.id);
-      if (panel) await load(panel, true);
-      if (done) say(done);
-      if (once !== undefined) { sent.remove(); box.focus() }
-      if (refresh !== undefined) { by("merging")?.replaceChildren(); if (find) search(); else location.reload() }
+  const answer = await ask(action, { method: "POST", body });
+  if (told !== undefined) tell(answer ? element(await answer.text()) : "");
+  if (answer) {
+    by("toast").hidden = true;
+    if (swap !== undefined) {
+      const fresh = element(await answer.text()), first = $("button", fresh), twin = by(fresh.firstElementChild?.id);
+      if (twin !== row) twin?.remove();                                 // such as the receipt of an earlier erasure
+      row.replaceWith(fresh); first?.focus(); count(); comeBack();
     }
-  } catch { say("The gateway cannot be reached; try again.") }
+    const panel = quiet !== undefined && by(sent.closest("[data-load]")?.id);
+    if (panel) await load(panel, true);
+    if (done) say(done);
+    if (once !== undefined) { sent.remove(); box.focus() }
+    if (refresh !== undefined) { by("merging")?.replaceChildren(); if (find) search(); else location.reload() }
+  }
   button.disabled = false;
 });
 const comeBack = async () => {                                      // from a restart, which takes out what is waited for
@@ -577,19 +577,16 @@ function seek() {
 }
 async function settle(sent, body) {
   settings.querySelectorAll("[aria-invalid]").forEach(field => field.removeAttribute("aria-invalid"));
-  try {
-    const answer = await fetch(sent.getAttribute("action"), { method: "POST", body });
-    if (answer.status === 401) return signIn();
-    if (!answer.ok) {
-      const { message, param } = (await answer.json()).error, wrong = sent.elements[param] ?? sent.elements.json;
-      say(message); wrong?.setAttribute("aria-invalid", "true");
-      if (wrong?.closest(".field.advanced")) by("advanced").checked = true;
-      return wrong?.focus();
-    }
-    const fresh = element(await answer.text());
-    by(fresh.firstElementChild.id).replaceWith(fresh);
-    by("toast").hidden = true; seek(); by("review").focus(); by("review").scrollIntoView({ block: "nearest" });
-  } catch { say("The gateway cannot be reached; try again.") }
+  const answer = await ask(sent.getAttribute("action"), { method: "POST", body }, ({ message, param }) => {
+    const wrong = sent.elements[param] ?? sent.elements.json;
+    say(message); wrong?.setAttribute("aria-invalid", "true");
+    if (wrong?.closest(".field.advanced")) by("advanced").checked = true;
+    wrong?.focus();
+  });
+  if (!answer) return;
+  const fresh = element(await answer.text());
+  by(fresh.firstElementChild.id).replaceWith(fresh);
+  by("toast").hidden = true; seek(); by("review").focus(); by("review").scrollIntoView({ block: "nearest" });
 }
 settings?.addEventListener("submit", async event => {
   event.preventDefault();
@@ -601,7 +598,7 @@ settings?.addEventListener("submit", async event => {
   if (submitter) submitter.disabled = false;
 });
 if (settings) {
-  by("seek").addEventListener("input", seek); seek();
+  by("seek").addEventListener("input", () => { seek(); history.replaceState(null, "", `?find=${encodeURIComponent(by("seek").value)}`) }); seek();
   const asked = new URLSearchParams(location.search), servers = by("set-tools-mcp"), [name, url] = ["server", "url"].map(key => asked.get(key));
   if (servers && name && url) {                                       // an address of the page prefills, it saves nothing
     servers.value = JSON.stringify({ ...JSON.parse(servers.value || "{}"), [name]: { url } }, null, 2);

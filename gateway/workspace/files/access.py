@@ -26,10 +26,10 @@ READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FULL = "The disk is full; nothing was changed. Ask the owner to free space."
 _DENIED = "The gateway has no permission for {path}; nothing was changed. Ask the owner to correct its mode or owner."
 _TELL: dict[int, tuple[str, str]] = {
-    errno.ENOENT: ("not_found", "{path} does not exist; list_files shows what does."),
+    errno.ENOENT: ("not_found", "{path} does not exist; list its folder to see what does."),
     errno.ENOTDIR: (
         "not_a_folder",
-        "A part of {path} is a file or a link, not a folder; list_files shows what is there.",
+        "A part of {path} is a file or a link, not a folder; list the folder above it to see what is there.",
     ),
     errno.ELOOP: ("not_a_file", "{path} is a link, and links are not followed; use the file's own path."),
     errno.EISDIR: ("not_a_file", "{path} is a folder; name a file, or list it with list_files."),

@@ -177,7 +177,7 @@ async def test_another_model_is_made_beside_the_first_and_takes_over_when_it_is_
         await vectors.put(tx, model, rows, await other.passages([row.text for row in rows]))
         assert not await vectors.settle(tx, model)
         state = await vectors.state(tx)
-    assert re.fullmatch(r"pgvector \d\S+, embedding 16 of 40 memories with litellm:other", state)
+    assert re.fullmatch(r"pgvector \d\S+, embedding 16 of 40 texts with litellm:other", state)
     job.fresh()
     other.asked.clear()
     assert await job.look() is None

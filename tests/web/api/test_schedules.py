@@ -24,6 +24,7 @@ async def test_nothing_is_made_before_the_owners_yes(web: Web) -> None:
     async with web.sign_in() as browser:
         shown = (await browser.get("/inbox")).text
         assert "The program &#34;planner&#34; proposes this schedule." in shown
+        assert "A program asks, not your agent." in shown
         assert "Look for trains." in shown
         assert (await browser.post(f"/approvals/{number}/approve", data={})).status_code == 204
     await until(lambda: stored(web, SCHEDULES, "Look for trains."))
