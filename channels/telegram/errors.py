@@ -12,13 +12,13 @@
 | any other code, or none; 3xx and 4xx of a proxy | not carried out | `TurnedAway` |
 """
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from gateway.domain.channels.platform import PlatformError, Refused, TokenRefused, TooFast, TurnedAway, Unanswered
 from gateway.domain.channels.platform import seconds_to_wait as seconds
+from gateway.domain.json import fields_of, json_or_text
 
 _TOO_FAST = re.compile(r"too many requests|flood|_WAIT_\d|retry (?:after|in) \d", re.IGNORECASE)
 _SECONDS = re.compile(r"(?:_WAIT_|retry (?:after|in) )(\d+)", re.IGNORECASE)
@@ -75,8 +75,5 @@ def _rejection(code: int, words: str) -> PlatformError:
 
 def _error_body(content: str) -> Mapping[str, Any]:
     """The error in Telegram's answer; empty if the answer isn't Telegram's."""
-    try:
-        body = json.loads(content)
-    except (ValueError, RecursionError):
-        return {}
-    return body if isinstance(body, dict) and body.get("ok") is False else {}
+    body = fields_of(json_or_text(content))
+    return body if body.get("ok") is False else {}

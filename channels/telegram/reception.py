@@ -1,7 +1,6 @@
 """Receiving updates, by polling or webhook: a batch is acknowledged once it is accepted."""
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from channels.telegram.errors import Conflict
 from gateway.domain.channels.channel import WebhookReply
 from gateway.domain.channels.platform import Logger, PlatformError, Recovery, Refused, TokenRefused, TooFast, TurnedAway
 from gateway.domain.errors import SupaclawError, TryAgainLater
-from gateway.domain.json import JsonObject
+from gateway.domain.json import JsonObject, json_or_text
 
 if TYPE_CHECKING:
     from channels.telegram.client import Client
@@ -157,10 +156,7 @@ class Webhook:
 
     async def deliver(self, body: bytes) -> WebhookReply:
         """Commit one update: 200 once it is committed, 503 if Telegram is to repeat it, 400 for anything else."""
-        try:
-            update = json.loads(body)
-        except (ValueError, RecursionError):
-            update = None
+        update = json_or_text(body.decode(errors="replace"))
         if not isinstance(update, dict):
             return WebhookReply(400, "not an update")
         try:
