@@ -77,7 +77,7 @@ class Quote(Payload, frozen=True, extra="allow"):
 
 
 def _or_unreadable(told: object, read: Callable[[object], Quote]) -> Quote:
-    """What an app shows in a form of its own is named; the message is read."""
+    """The attachment, or a note in place of one that can't be read, so that the message stays."""
     try:
         return read(told)
     except ValidationError:

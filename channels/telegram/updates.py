@@ -179,7 +179,7 @@ def _without_asides(content: Json) -> Json:
 
 
 def _words_alone(content: Json) -> Json:
-    """Who said what text where; without one it counts as a kind that isn't readable."""
+    """The words of a message with their author and place; without words it counts as a kind that isn't readable."""
     said = _without_asides(content)
     return {name: said[name] for name in _HEAD & said.keys()} if isinstance(said, Mapping) else said
 
