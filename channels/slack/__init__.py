@@ -2,8 +2,9 @@
 
 from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, SecretStr
 
 from channels.slack.channel import Slack, preload
 from channels.slack.client import Client
@@ -14,6 +15,16 @@ from gateway.domain.settings import ChannelSettings, HttpUrl
 MANIFEST = Path(__file__).with_name("manifest.yaml").read_text(encoding="utf-8")
 
 __all__ = ["Settings", "create", "preload"]
+
+
+def _token(prefix: str, page: str) -> AfterValidator:
+    def checked(secret: SecretStr) -> SecretStr:
+        token = secret.get_secret_value()
+        if not token.startswith(prefix) or not token.removeprefix(prefix).replace("-", "").isalnum():
+            raise ValueError(f"must start with {prefix}; api.slack.com/apps shows it under {page}")
+        return secret
+
+    return AfterValidator(checked)
 
 
 class Settings(ChannelSettings):
@@ -33,24 +44,14 @@ class Settings(ChannelSettings):
     )
     VARIABLES = MappingProxyType({"SLACK_BOT_TOKEN": "bot_token", "SLACK_APP_TOKEN": "app_token"})
 
-    bot_token: SecretStr
+    bot_token: Annotated[SecretStr, _token("xoxb-", "OAuth & Permissions")]
     """The app's bot token, xoxb-…, from OAuth & Permissions."""
-    app_token: SecretStr
+    app_token: Annotated[SecretStr, _token("xapp-", "Basic Information, App-Level Tokens")]
     """An app-level token, xapp-…, with connections:write."""
     base_url: HttpUrl | None = None
     """A Slack API of your own; null means Slack's."""
     ping_interval: float = Field(2.0, ge=0.1, le=10)
     """Seconds between pings; a dead connection is noticed within about two of them."""
-
-    @field_validator("bot_token")
-    @classmethod
-    def _is_a_bot_token(cls, token: SecretStr) -> SecretStr:
-        return _checked(token, "xoxb-", "OAuth & Permissions")
-
-    @field_validator("app_token")
-    @classmethod
-    def _is_an_app_token(cls, token: SecretStr) -> SecretStr:
-        return _checked(token, "xapp-", "Basic Information, App-Level Tokens")
 
 
 def create(settings: Settings, *, commands: Menu, log: Logger, data: Path, facts: ChannelFacts) -> Channel:
@@ -63,10 +64,3 @@ def create(settings: Settings, *, commands: Menu, log: Logger, data: Path, facts
     client = Client(bot_token, app_token, settings.base_url)
     names = frozenset(name for name, _ in commands)
     return Slack(client, ping_interval=settings.ping_interval, commands=names, log=log, facts=facts)
-
-
-def _checked(secret: SecretStr, prefix: str, page: str) -> SecretStr:
-    token = secret.get_secret_value()
-    if not token.startswith(prefix) or not token.removeprefix(prefix).replace("-", "").isalnum():
-        raise ValueError(f"must start with {prefix}; api.slack.com/apps shows it under {page}")
-    return secret

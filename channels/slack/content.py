@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from channels.slack.markup import escape
 from gateway.domain.text.texts import letters_in
+from gateway.domain.time import unix_time_text
 
 LEFT_OUT: Mapping[str, str] = {
     "ids, colours and how it is shown": """
@@ -42,12 +43,14 @@ def shown(part: object) -> str:
             first = offset + 1 if isinstance(offset := about.get("offset"), int) else 1
             marks = (f"{first + at}." if about.get("style") == "ordered" else "•" for at in range(len(elements)))
             return "\n".join(f"{mark} {shown(each)}" for mark, each in zip(marks, elements, strict=True))
-        case {"title": str(name), "value": str(value)} | {"label": str(name), "value": int() | float() as value}:
+        case {"title": str(name), "value": value} | {"label": str(name), "value": int() | float() as value}:
             return f"{name}: {value}"
         case {"name": str(name), "data": list(data)}:
             return f"{name}: {', '.join(map(shown, data))}"
         case {"type": "call", "call": {"v1": {"name": str(name), **call}}}:
             return f"[call {name}: {call.get('join_url', '')}]"
+        case {"type": "image", **about} if not (about.get("alt_text") or about.get("title")):
+            return "[picture: not read; send it as a file]"
         case {"type": str(kind), **rest} if (word := _word(kind, rest)) is not None:
             return word
         case dict():
@@ -77,6 +80,8 @@ def _word(kind: str, part: Mapping[object, object]) -> str | None:
             return f":{name}:"
         case "date", {"fallback": str(date)}:
             return date
+        case "date", {"timestamp": int(seconds)}:
+            return unix_time_text(seconds)
         case "color" | "raw_number", {"value": value}:
             return str(value)
         case _:

@@ -14,7 +14,7 @@ from channels.slack.content import beside
 from channels.slack.facts import MAX_FACTS, Threads
 from channels.slack.history import NO_THREAD, ThreadSoFar, so_far
 from channels.slack.markup import mentioned, readable, without_mention
-from channels.slack.payloads import Action, AppAccount, File, Message, MessageEvent, UserNames
+from channels.slack.payloads import UNREADABLE, Action, AppAccount, File, Message, MessageEvent, UserNames
 from gateway.domain.channels.channel import Accept
 from gateway.domain.channels.platform import PlatformError
 from gateway.domain.channels.routing import parse_command
@@ -62,7 +62,8 @@ class SentMessage:
         cards = (each.whole for each in message.attachments if not (each.is_share or each.is_msg_unfurl))
         heard = (f"Slack's transcript of {file.name}: {file.transcript}" for file in message.files if file.transcript)
         gone = (f"[file {each.name}: Slack no longer has it; send it again]" for each in message.files if each.is_gone)
-        return "\n\n".join(filter(None, (beside(message.text, message.blocks), *cards, *heard, *gone)))
+        kept = (f"{each.name} is kept at {each.kept_at}" for each in message.files if each.is_external)
+        return "\n\n".join(filter(None, (beside(message.text, message.blocks), *cards, *heard, *gone, *kept)))
 
     def inbound(
         self,
@@ -90,7 +91,7 @@ class SentMessage:
         return Inbound(
             address=self.at,
             sender=Sender(self.sender, names.get(self.sender, self.sender), is_bot=message.bot_id is not None),
-            text=text if text.strip() else passed_on,
+            text=text if text.strip() else passed_on or UNREADABLE * bool(message.blocks and not self.added),
             platform_id=f"{message.ts}:{self.edited_at}" if self.edited_at else message.ts,
             sent_at=datetime.fromtimestamp(float(message.edited_at or message.ts), UTC),
             edits=message.ts if self.edited_at else None,
@@ -139,10 +140,9 @@ def read_message(raw: object, account: AppAccount) -> SentMessage | None:
         return None
     private = event.channel_type == "im" or event.channel.startswith("D")
     thread = message.thread_ts or event.thread_ts or ("" if private else message.ts)
-    at, edited_at = Address("slack", account.team_id, event.channel, thread), message.edited_at if is_edit else None
-    if deleted:
-        return SentMessage(at, private, message, event.ts, deleted=True)
-    return SentMessage(at, private, message, edited_at)
+    at = Address("slack", account.team_id, event.channel, thread)
+    changed_at = event.ts if deleted else message.edited_at if is_edit else None
+    return SentMessage(at, private, message, changed_at, deleted=deleted)
 
 
 def read_action(raw: object, account: AppAccount, commands: Set[str]) -> Inbound:

@@ -1,8 +1,9 @@
 """Slack's events and answers: the fields that the channel uses."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import AliasChoices, AliasPath, BaseModel, Field, model_validator
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError, WrapValidator, model_validator
 
 from channels.slack.content import beside
 
@@ -15,10 +16,11 @@ EVENT_TYPE = "supaclaw"
 """The type of the metadata of the app's own messages."""
 MESSAGE_SUBTYPES = (None, "file_share", "thread_broadcast", "me_message", "bot_message")
 """The subtypes of messages that a person or a bot wrote; Slack itself writes the others."""
+UNREADABLE = "[something that isn't readable here; say it in words, or send it as a file]"
 
 
-class Payload(BaseModel, frozen=True, extra="ignore"):
-    """Frozen; unknown fields are ignored, and null counts as missing."""
+class Payload(BaseModel, frozen=True, extra="ignore", coerce_numbers_to_str=True):
+    """Frozen; unknown fields are ignored, null counts as missing, and a number in the place of a text as its digits."""
 
     @model_validator(mode="before")
     @classmethod
@@ -43,6 +45,8 @@ class File(Payload):
     mode: str = ""
     is_external: bool = False
     url_private_download: str | None = None
+    kept_at: str = Field("", validation_alias=AliasChoices("external_url", "url_private"))
+    """Its address, if it is external."""
     transcript: str = Field("", validation_alias=AliasPath("transcription", "preview", "content"))
     """The beginning of what Slack heard in it."""
     shares: dict[str, Any] = Field(default_factory=dict)
@@ -72,6 +76,14 @@ class Quote(Payload, frozen=True, extra="allow"):
         return "\n".join(filter(None, (author, self.text, beside(self.text, more)))) or self.fallback or "[picture]"
 
 
+def _or_unreadable(told: object, read: Callable[[object], Quote]) -> Quote:
+    """The attachment, or a note in place of one that can't be read, so that the message stays."""
+    try:
+        return read(told)
+    except ValidationError:
+        return Quote(text=UNREADABLE)
+
+
 class Message(Payload):
     """A message, in an event or in the history; `edited_at` is when a person changed the text."""
 
@@ -83,7 +95,7 @@ class Message(Payload):
     thread_ts: Timestamp | None = None
     edited_at: Timestamp | None = Field(None, validation_alias=AliasPath("edited", "ts"))
     files: tuple[File, ...] = ()
-    attachments: tuple[Quote, ...] = ()
+    attachments: tuple[Annotated[Quote, WrapValidator(_or_unreadable)], ...] = ()
     blocks: tuple[dict[str, Any], ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict)
 
@@ -92,7 +104,7 @@ class Message(Payload):
         """All that it says, in markup: text, blocks, attachments, and the names of its files."""
         files = (f"[file {file.name or 'without a name'}]" for file in self.files)
         more = (beside(self.text, self.blocks), *(quote.whole for quote in self.attachments), *files)
-        return "\n".join(filter(None, (self.text, *more)))
+        return "\n".join(filter(None, (self.text, *more))) or UNREADABLE * bool(self.blocks)
 
     @property
     def key(self) -> str | None:

@@ -80,7 +80,7 @@ class Files:
         try:
             file = await self._known(attachment.ref)
             if file.url_private_download is None or file.is_external:
-                raise FetchFailed(f"{name} is not stored at Slack")
+                raise FetchFailed(f"{name} is not stored at Slack; download it where it is kept, and send that")
             token = {"Authorization": f"Bearer {self._client.bot_token}"}
             async with self.transfer("GET", file.url_private_download, headers=token) as response:
                 if response.content_type == _LOGIN_PAGE and file.mimetype != _LOGIN_PAGE:

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 from secrets import token_urlsafe
 from types import MappingProxyType
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, SecretStr, model_validator
 
 from channels.telegram.channel import Telegram, preload
 from gateway.domain.channels.channel import Channel, ChannelFacts, Menu
@@ -14,6 +14,12 @@ from gateway.domain.channels.platform import Logger
 from gateway.domain.settings import ChannelSettings, HttpUrl
 
 __all__ = ["Settings", "create", "preload"]
+
+
+def _checked(token: SecretStr) -> SecretStr:
+    if not re.fullmatch(r"[0-9]+:\S+", token.get_secret_value()):
+        raise ValueError("not a bot token; @BotFather gives one like 123456:ABC-DEF")
+    return token
 
 
 class Settings(ChannelSettings):
@@ -26,7 +32,7 @@ class Settings(ChannelSettings):
     IDS = "a person's id is a number like 123456789, from @userinfobot; a group's is like -1001234567890"
     VARIABLES = MappingProxyType({"TELEGRAM_BOT_TOKEN": "token"})
 
-    token: SecretStr
+    token: Annotated[SecretStr, AfterValidator(_checked)]
     """The bot's token, from @BotFather."""
     mode: Literal["polling", "webhook"] = "polling"
     """How updates arrive."""
@@ -38,13 +44,6 @@ class Settings(ChannelSettings):
     """The secret that Telegram sends with each webhook call; null: a new one at every start."""
     rich_messages: bool = True
     """Send tables and formulas as rich messages; false if your apps are too old to show them."""
-
-    @field_validator("token")
-    @classmethod
-    def _is_a_bot_token(cls, token: SecretStr) -> SecretStr:
-        if not re.fullmatch(r"[0-9]+:\S+", token.get_secret_value()):
-            raise ValueError("not a bot token; @BotFather gives one like 123456:ABC-DEF")
-        return token
 
     @model_validator(mode="after")
     def _webhook_has_an_address(self) -> Self:

@@ -4,7 +4,7 @@ Imports aiogram, so run `load_aiogram` first.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from aiogram.types import ExternalReplyInfo, Location, Message, MessageEntity, TextQuote
@@ -12,6 +12,7 @@ from aiogram.utils.text_decorations import HtmlDecoration
 from pydantic import BaseModel
 
 from gateway.domain.text.marks import quoted
+from gateway.domain.time import unix_time_text
 
 # the first match counts: an animation is also a document, a venue also a location
 KINDS = (
@@ -63,7 +64,8 @@ FIELDS = frozenset(" ".join(LEFT_OUT.values()).split())
 NOTES = frozenset(LEFT_OUT["Telegram's own notes on a chat"].split())
 UNREADABLE = {"story": "send it as a file", "paid_media": "send it as a file", "passport_data": "write it as text"}
 _NAMES = {"voice": "voice message", "video_note": "video message"}
-_NUMBERS = ("total_amount", "star_count", "prize_star_count", "winner_count")
+_FACTS = ("total_amount", "star_count", "prize_star_count", "winner_count", "winners_selection_date", "close_date")
+_MEANT = " ← meant"
 _PAGE_LINES = ("paragraph", "heading", "pre", "footer", "pullquote")
 
 
@@ -94,7 +96,7 @@ class _Words(HtmlDecoration):
                 self.behind.append(f'link behind "{text}": {entity.url}')
                 return f"{text} ({entity.url})" if self._inline else text
             case "date_time" if entity.unix_time is not None:
-                self.behind.append(f'"{text}" means {datetime.fromtimestamp(entity.unix_time, UTC):%Y-%m-%d %H:%M} UTC')
+                self.behind.append(f'"{text}" means {unix_time_text(entity.unix_time)}')
             case "spoiler":
                 return f"||{text}||"
             case "strikethrough":
@@ -127,8 +129,9 @@ def strings_in(part: object) -> Iterator[str]:
         case BaseModel():
             for name in type(part).model_fields:
                 value = getattr(part, name, None)
-                if name in _NUMBERS and value is not None:
-                    yield f"{name.replace('_', ' ')} {value}"
+                fact = unix_time_text(value.timestamp()) if isinstance(value, datetime) else value
+                if name in _FACTS and fact is not None:
+                    yield f"{name.replace('_', ' ')} {fact}"
                 elif name not in FIELDS:
                     yield from strings_in(value)
         case list():
@@ -141,8 +144,11 @@ def kind_of(message: Message | ExternalReplyInfo) -> str | None:
     return next((field for field in KINDS if getattr(message, field, None)), None)
 
 
-def described(message: Message | ExternalReplyInfo) -> str | None:
-    """The content of a message without a text; of a file only its kind, of what can't be read what to do."""
+def described(message: Message | ExternalReplyInfo, meant: int | str | None = None) -> str | None:
+    """The content of a message without a text; of a file only its kind, of what can't be read what to do.
+
+    `meant` is the task or option of it to which a reply points.
+    """
     if (kind := kind_of(message)) is None:
         return None
     value, name = getattr(message, kind), _NAMES.get(kind, kind.replace("_", " "))
@@ -150,13 +156,13 @@ def described(message: Message | ExternalReplyInfo) -> str | None:
         return _page(value.model_dump()).strip() or f"[{name}]"
     if kind in UNREADABLE:
         return f"[{name}: not readable here; {UNREADABLE[kind]}]"
-    told = _details(kind, value)
+    told = _details(kind, value, meant)
     rest = strings_in(value) if kind in WORDED else ()
     more = "; ".join(each for each in rest if each not in told)
     return f"[{' '.join(filter(None, (name, '; '.join(filter(None, (told, more))))))}]"
 
 
-def _details(kind: str, value: Any) -> str:
+def _details(kind: str, value: Any, meant: int | str | None) -> str:
     match kind:
         case "location":
             return _place(value)
@@ -165,12 +171,16 @@ def _details(kind: str, value: Any) -> str:
         case "contact":
             return ", ".join(filter(None, (f"{value.first_name} {value.last_name or ''}".strip(), value.phone_number)))
         case "poll":
-            votes = (f"{each.text} ({each.voter_count})" if each.voter_count else each.text for each in value.options)
+            pointed = ((each, _MEANT * (each.persistent_id == meant)) for each in value.options)
+            votes = (f"{each.text}{f' ({each.voter_count})' * bool(each.voter_count)}{mark}" for each, mark in pointed)
             return f"{value.question} {' / '.join(votes)}"
         case "dice":
             return f"{value.emoji} {value.value}"
         case "checklist":
-            tasks = (f"[{'x' if task.completion_date else ' '}] {task.text}" for task in value.tasks)
+            tasks = (
+                f"[{'x' if task.completion_date else ' '}] {task.text}{_MEANT * (task.id == meant)}"
+                for task in value.tasks
+            )
             return "; ".join((value.title, *tasks))
         case _:
             return ""

@@ -23,7 +23,7 @@ from aiogram.types.message_origin_union import MessageOriginUnion
 from pydantic import ValidationError
 
 from channels.telegram.client import UPDATE_KINDS
-from channels.telegram.content import KINDS, NOTES, UNREADABLE, added_to, described, kind_of, strings_in, told
+from channels.telegram.content import KINDS, LEFT_OUT, NOTES, UNREADABLE, added_to, described, kind_of, strings_in, told
 from channels.telegram.reception import update_id
 from gateway.domain.channels.platform import Logger
 from gateway.domain.channels.routing import parse_command
@@ -74,8 +74,9 @@ def words_of(message: Message) -> str | None:
 def quote_of(message: Message) -> str:
     """The text that the message replies to: the quoted part, or all of it; with its author if it is from elsewhere."""
     said, elsewhere = message.reply_to_message, message.external_reply
+    meant = message.reply_to_checklist_task_id or message.reply_to_poll_option_id
     if elsewhere is not None:
-        marked = told(message.quote, inline=True) if message.quote else described(elsewhere)
+        marked = told(message.quote, inline=True) if message.quote else described(elsewhere, meant)
         return f"Forwarded from {_origin(elsewhere.origin)}:\n{marked or '[not shown to bots: quote or forward it]'}"
     if message.quote is not None:
         return told(message.quote, inline=True)
@@ -84,7 +85,7 @@ def quote_of(message: Message) -> str:
     if said is None or said.forum_topic_created:
         return ""
     words = told(said, inline=True)
-    kind = "" if said.text else described(said) or words_of(said)
+    kind = "" if said.text else described(said, meant) or words_of(said)
     buttons = " / ".join(strings_in(said.reply_markup))
     return " ".join(filter(None, (kind, words, f"[buttons: {buttons}]" * bool(buttons))))
 
@@ -111,6 +112,8 @@ def _origin(origin: MessageOriginUnion) -> str:
 _HIDDEN: JsonObject = {"type": "hidden_user", "date": 1, "sender_user_name": "somebody"}
 _ASIDE: dict[str, Json] = dict.fromkeys(("reply_to_message", "reply_markup"))
 _ASIDE |= {"forward_origin": _HIDDEN, "external_reply": {"origin": _HIDDEN}}
+_HEAD = {*LEFT_OUT["who wrote, where and when"].split(), "from", "forward_origin", "forward_date"}
+_HEAD |= {"text", "entities", "caption", "caption_entities"}
 _COMMAND_FOR = re.compile(r"\A(/\w+)@(\w+)")
 
 
@@ -157,10 +160,13 @@ def to_inbound(raw: JsonObject, account: BotAccount) -> Inbound | None:
 
 
 def _update(raw: JsonObject) -> Update:
-    """Parse an update, without the fields about a message if aiogram doesn't know them yet; a forward stays one."""
-    for given in (raw, {kind: _without_asides(content) for kind, content in raw.items()}):
+    """Parse an update, without the fields about a message if aiogram doesn't know them yet, else its words alone.
+
+    A forward stays one.
+    """
+    for reduced in (lambda content: content, _without_asides, _words_alone):
         try:
-            return Update.model_validate(given)
+            return Update.model_validate({kind: reduced(content) for kind, content in raw.items()})
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
     raise UnreadableUpdate(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
@@ -170,6 +176,12 @@ def _without_asides(content: Json) -> Json:
     if not isinstance(content, Mapping):
         return content
     return {name: _ASIDE.get(name, value) for name, value in content.items()}
+
+
+def _words_alone(content: Json) -> Json:
+    """The words of a message with their author and place; without words it counts as a kind that isn't readable."""
+    said = _without_asides(content)
+    return {name: said[name] for name in _HEAD & said.keys()} if isinstance(said, Mapping) else said
 
 
 def _from_message(message: Message, account: BotAccount, *, edit: int | None = None) -> Inbound | None:

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from datetime import UTC, datetime
 
 from google.protobuf.message import Message as Proto
 from google.protobuf.unknown_fields import UnknownFieldSet
 from neonize.proto.waE2E import WAWebProtobufsE2E_pb2 as e2e
+
+from gateway.domain.time import unix_time_text
 
 FILES = ("imageMessage", "videoMessage", "ptvMessage", "audioMessage", "documentMessage", "stickerMessage")
 
@@ -90,7 +90,7 @@ def words_in(content: Proto) -> Iterator[str]:
             elif field.name == "isCanceled" and each:
                 yield "canceled"
             elif field.name in _TIMES:
-                yield _time(each / _TIMES[field.name])
+                yield unix_time_text(each / _TIMES[field.name])
             elif field.name in _THOUSANDTHS:
                 yield f"{each / 1000:g}"
             elif field.name in _NUMBERS:
@@ -100,12 +100,6 @@ def words_in(content: Proto) -> Iterator[str]:
 def _is_left_out(content: Proto, field: str) -> bool:
     """Whether a field has nothing for people; the address of a file tells only where its encrypted bytes are."""
     return field in FIELDS or (field == "URL" and "directPath" in content.DESCRIPTOR.fields_by_name)
-
-
-def _time(seconds: float) -> str:
-    with suppress(ValueError, OverflowError, OSError):
-        return f"{datetime.fromtimestamp(seconds, UTC):%a %Y-%m-%d %H:%M} UTC"
-    return ""
 
 
 def _named(kind: str) -> str:

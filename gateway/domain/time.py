@@ -42,6 +42,13 @@ def clock_text(at: datetime) -> str:
     return f"{_DAYS[at.weekday()]} {at.isoformat(' ', 'minutes')[:16]} UTC{offset}"
 
 
+def unix_time_text(seconds: float) -> str:
+    """The same of a Unix time, in UTC; "" for one that isn't a date."""
+    with suppress(ValueError, OverflowError, OSError):
+        return clock_text(datetime.fromtimestamp(seconds, UTC))
+    return ""
+
+
 def day_stamp(at: datetime, name: str | None) -> str:
     """ "Thu 2026-11-26": the day in the zone of that name; in UTC, which it then says, if there is none."""
     there = at.astimezone(_zone_or_utc(name))

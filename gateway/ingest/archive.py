@@ -39,7 +39,7 @@ def read_zip(source: Path, out: Output) -> str:
     with checked_zip(source, office=False, locked=bool(out.password)) as archive:
         archive.setpassword(out.password.encode())
         files = [(entry, name) for entry, name in zip(entries, names, strict=True) if not _NOT_READ.search(name)]
-        out.leave_out(f"file after the first {MAX_FILES}", len(files[MAX_FILES:]))
+        out.leave_out(f"further file (after {MAX_FILES})", len(files[MAX_FILES:]))
         for entry, name in files[:MAX_FILES]:
             try:
                 content = archive.read(entry)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import Enum, auto
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -288,13 +289,13 @@ def _chart(root: "_Element") -> str:
 
 
 def _series(series: "_Element") -> str:
-    name, labels, values = (", ".join(_values(series, tags)) for tags in (("tx",), ("cat", "xVal"), ("val", "yVal")))
+    name, labels, values = (_values(series, tags) for tags in (("tx",), ("cat", "xVal"), ("val", "yVal")))
     return f"{name or 'series'}: {values}" + (f" (for {labels})" if labels else "")
 
 
-def _values(series: "_Element", tags: tuple[str, ...]) -> Iterator[str]:
-    found = [each.text or "" for part in series if _name(part) in tags for each in part.iter("{*}v")]
-    yield from found[:_MAX_VALUES]
+def _values(series: "_Element", tags: tuple[str, ...]) -> str:
+    found = (each.text or "" for part in series if _name(part) in tags for each in part.iter("{*}v"))
+    return ", ".join(islice(found, _MAX_VALUES))
 
 
 _Words: TypeAlias = Callable[["_Element"], str]

@@ -17,14 +17,15 @@ _MIN_DETECTED = 3
 _DETECTED = (
     *("cp1252", "cp1251", "koi8_r", "cp1250", "cp1253", "cp1254", "cp1255", "cp1256", "cp866", "cp874", "mac_roman"),
     *("mac_cyrillic", "cp437", "cp852", "koi8_u", "iso8859_2", "iso8859_5", "cp932", "euc_jp", "gb18030", "big5"),
-    "cp949",
+    *("cp949", "cp1257"),
 )
 OF_DOS = ("cp437", "cp850", "cp852", "cp866", "cp932", "gb18030", "big5", "cp949")
 """The encodings in which Windows packs names of files."""
 
 _COMMON = (
     *("äöüß", "éèàçêôîùâœ", "ñóíáúéü", "ãõáéíóúçâê", "åäöøæé", "ışğçöü", "ąęłóśżźćń", "ěščřžýáíéůúťďň", "őűáéíóúöü"),
-    *("şţăâî", "оеаинтсрвлкмдпуія", "αοιετσνηυρπκμλάέήίόύώς", "יוהלאתברמשנ", "ابتدرسعفقكلمنهوية", "อนารกเงมยลวดทส่้ัิี"),
+    *("āčēģīķļņšūžąęėįų", "şţăâî"),
+    *("оеаинтсрвлкмдпуія", "αοιετσνηυρπκμλάέήίόύώς", "יוהלאתברמשנ", "ابتدرسعفقكلمنهوية", "อนารกเงมยลวดทส่้ัิี"),
 )
 """The letters beyond ASCII that make up most of a text in a language; ideographs are compared by their script."""
 
@@ -120,7 +121,8 @@ def _best(sample: bytes, among: Sequence[str]) -> tuple[str, bool]:
     beyond = sum(byte > 127 for byte in sample)
     if best is None or beyond < _MIN_DETECTED:
         return among[0], False
-    return among[best[-1]], beyond >= _MIN_CERTAIN
+    chaos, scripts, rare, place = best  # what is in an encoding beside these mixes scripts, or has mostly rare letters
+    return among[place], beyond >= _MIN_CERTAIN and chaos < 0.2 and scripts <= 1 and rare <= 0.5
 
 
 def _oddness(text: str, encoding: str) -> tuple[int, float]:
@@ -133,5 +135,5 @@ def _oddness(text: str, encoding: str) -> tuple[int, float]:
     unlikely = "CJK" in names and (encoding == "cp949" or (encoding in {"cp932", "euc_jp"} and not kana))
     within = len(_WITHIN_WORDS.findall(text))
     usual = max(sum(map(letters.__contains__, beyond)) for letters in _COMMON)
-    asian = sum(each > "\u3000" for each in beyond)
+    asian = sum("\u3000" < each < "\uff61" for each in beyond)  # behind them kana of half width, which is rare
     return len(names - kana - {"LATIN"}) + unlikely + shouted, 1 - (usual + asian) / max(1, len(beyond) + within)

@@ -114,7 +114,7 @@ def read_mbox(source: Path, out: Output) -> str:
     box = mailbox.mbox(source, create=False)
     for number, key in enumerate(islice(box.keys(), MAX_FILES), 1):
         out.add_file(f"letter {number}.eml", box.get_bytes(key))
-    out.leave_out(f"letter after the first {MAX_FILES}", max(0, len(box) - MAX_FILES))
+    out.leave_out(f"further letter (after {MAX_FILES})", max(0, len(box) - MAX_FILES))
     return f"mailbox, {len(box):,} letters: {out.first_line()}"
 
 

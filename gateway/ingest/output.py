@@ -106,6 +106,8 @@ _LINE_END = re.compile(r"\r\n|[\r\v\f\x1c-\x1e]")
 _TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 _MARK = re.compile(r"^--- (?:page|file)\b", re.MULTILINE)
 """The marks between pages and before files; those in a text are escaped."""
+_END = re.compile(r"(?= [(]| (?:of|in|inside|that|beyond|without|or) |\Z)")
+"""Where the plural of a part ends: "2 charts of a new kind"."""
 _EMPTY_LINES = re.compile(r"\n{4,}")
 
 
@@ -183,7 +185,8 @@ class Output:
     def left_out(self) -> str:
         """One line, "x.bin: why; left out: 2 pictures, 1 comment"; "" if all was read."""
         unread = (f"{_some(names)}: {why}" for why, names in self._unread.items())
-        parts = ", ".join(f"{count:,} {part}{'s' * (count > 1)}" for part, count in self._left_out.most_common())
+        counted = ((count, _END.sub("s" * (count > 1), part, count=1)) for part, count in self._left_out.most_common())
+        parts = ", ".join(f"{count:,} {part}" for count, part in counted)
         return "; ".join([*unread, *([f"left out: {parts}"] if parts else [])])
 
     def add_file(self, name: str, content: bytes) -> None:

@@ -9,7 +9,7 @@ from slack_sdk.models.blocks import Block, BlockElement, RichTextElementParts, b
 from slack_sdk.models.blocks import basic_components as components
 
 from channels.slack.content import FIELDS, shown
-from channels.slack.payloads import Message
+from channels.slack.payloads import UNREADABLE, Message
 from tests.channels.test_slack_events import inbound
 
 OBJECTS = (Block, BlockElement, components.JsonObject, block_elements.RichTextElement)
@@ -43,6 +43,38 @@ def test_rich_text_reads_as_it_is_shown() -> None:
     assert shown({"type": "rich_text_list", "elements": [section, section]}).count("• a") == 2
     old = {"type": "rich_text_section", "elements": [{"type": "text", "text": "old", "style": {"strike": True}}]}
     assert shown({"type": "rich_text_list", "style": "ordered", "offset": 2, "elements": [old]}) == "3. ~old~"
+
+
+@pytest.mark.parametrize(
+    ("date", "text"), [({"timestamp": 1_800_000_000}, "Fri 2027-01-15 08:00 UTC"), ({"timestamp": 10**30}, "")]
+)
+def test_a_date_without_words_is_told_by_its_time(date: dict[str, Any], text: str) -> None:
+    assert shown({"type": "date", "format": "{date}", **date}) == text
+
+
+UNKNOWN = {"type": "newer", "cards": [1]}
+
+
+def test_what_cannot_be_read_is_named_and_costs_nobody_the_message() -> None:
+    odd = {
+        "attachments": [
+            {"title": "One", "text": ["a"]},
+            {"title": 2, "text": 3, "fields": [{"title": "Is", "value": 4}]},
+        ]
+    }
+    assert inbound(**odd).added == f"{UNREADABLE}\n\n3\nIs: 4"
+    assert inbound(text="", blocks=[UNKNOWN]).text == UNREADABLE
+    assert inbound(text="hi", blocks=[UNKNOWN]).text == "hi"
+    assert Message(ts="1.1", blocks=(UNKNOWN,)).whole == UNREADABLE
+    assert (
+        shown({"type": "image", "alt_text": "", "image_url": "https://e.org"})
+        == "[picture: not read; send it as a file]"
+    )
+
+
+def test_of_a_file_that_is_kept_elsewhere_the_address_is_told() -> None:
+    budget = {"id": "F1", "name": "Budget", "is_external": True, "url_private": "https://docs.example/1"}
+    assert inbound(files=[budget]).added == "Budget is kept at https://docs.example/1"
 
 
 def test_a_call_has_its_name_and_a_chart_its_numbers() -> None:

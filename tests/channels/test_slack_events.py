@@ -186,7 +186,7 @@ def test_a_message_forwarded_with_a_word_is_quoted() -> None:
         {"ts": "9" * 30 + ".1"},
         {"text": ["x"]},
         {"user": "U 1"},
-        {"files": [{"id": 5}]},
+        {"files": [{"id": ["F1"]}]},
     ],
 )
 def test_what_slack_would_never_send_is_unreadable(broken: dict[str, Any]) -> None:

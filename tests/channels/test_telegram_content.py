@@ -121,6 +121,13 @@ def test_a_note_that_is_newer_than_this_program_starts_nothing() -> None:
     assert heard("what?", reply_to_message=before).quoted == heard(None).text
 
 
+def test_the_day_of_a_giveaway_is_told() -> None:
+    giveaway = {"chats": [{"id": -9, "type": "channel", "title": "News"}], "winner_count": 3}
+    assert heard(None, giveaway=giveaway | {"winners_selection_date": 1_800_000_000}).text == (
+        "[giveaway News; winners selection date Fri 2027-01-15 08:00 UTC; winner count 3]"
+    )
+
+
 def test_the_signature_of_a_post_is_told() -> None:
     chat = {"id": -9, "type": "channel", "title": "News"}
     origin = {"type": "channel", "date": 1, "chat": chat, "message_id": 3, "author_signature": "Ann"}

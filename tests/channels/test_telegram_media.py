@@ -136,6 +136,7 @@ def test_what_is_neither_text_nor_file_is_told_in_words(fields: dict[str, Any], 
     assert (inbound.text, inbound.attachments) == (text, ())
 
 
+TRIP = {"title": "Trip", "tasks": [{"id": 1, "text": "pass", "completion_date": 5}, {"id": 2, "text": "tent"}]}
 ORIGIN = {"type": "user", "date": 1, "sender_user": ADA}
 
 
@@ -164,6 +165,17 @@ ORIGIN = {"type": "user", "date": 1, "sender_user": ADA}
         ),
         ({"external_reply": {"origin": ORIGIN, "poll": POLL}}, "Forwarded from Ada Lovelace:\n[poll Tea? yes / no]"),
         ({"reply_to_message": message(None, forum_topic_created={"name": "t", "icon_color": 1}) | {"from": ME}}, ""),
+        (
+            {
+                "reply_to_message": message(None, poll=POLL),
+                "reply_to_poll_option_id": POLL["options"][1]["persistent_id"],
+            },
+            "[poll Tea? yes / no ← meant]",
+        ),
+        (
+            {"external_reply": {"origin": ORIGIN, "checklist": TRIP}, "reply_to_checklist_task_id": 1},
+            "Forwarded from Ada Lovelace:\n[checklist Trip; [x] pass ← meant; [ ] tent]",
+        ),
     ],
 )
 def test_what_a_message_replies_to_is_quoted(fields: dict[str, Any], quoted: str) -> None:

@@ -129,6 +129,29 @@ def test_an_unreadable_update_says_where_and_nothing_of_its_content() -> None:
     assert "yesterday" not in str(caught.value)
 
 
+NEWER = {"type": "giant", "date": 1}
+UNREADABLE = "[a message that isn't readable here; say it in words, or send it as a file]"
+
+
+@pytest.mark.parametrize(
+    ("fields", "text", "source"),
+    [
+        ({"poll": {"id": "1", "question": "When?"}}, UNREADABLE, ""),
+        (
+            {"paid_media": {"star_count": 1, "paid_media": [{"type": "newer"}]}, "caption": "see"},
+            f"{UNREADABLE} see",
+            "",
+        ),
+        ({"giveaway": {"chats": 5}, "caption": "hi", "via_bot": ME}, f"{UNREADABLE} hi", "the bot Bot"),
+        ({"story": 5, "forward_origin": NEWER}, UNREADABLE, "somebody"),
+        ({"story": 5, "forward_date": 1}, UNREADABLE, "somebody"),
+    ],
+)
+def test_of_a_kind_in_a_newer_form_the_words_are_read(fields: dict[str, Any], text: str, source: str) -> None:
+    inbound = heard(None, **fields)
+    assert (inbound.text, inbound.forwarded) == (text, source)
+
+
 @pytest.mark.parametrize("field", ["reply_to_message", "external_reply", "forward_origin", "reply_markup"])
 def test_what_is_said_about_a_message_and_cannot_be_read_costs_nobody_the_message(field: str) -> None:
     newer = message(None, rich_message={"blocks": [{"type": "hologram"}]})

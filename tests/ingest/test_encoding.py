@@ -7,6 +7,8 @@ from gateway.ingest.encoding import decode, detected
 RUSSIAN = "Товар;Количество;Цена\nЯблоки;3;120\nАпельсины;5;80\nИтого;;760\n"
 GERMAN = "Grüße aus Köln, schöne Tage für alle\n"
 JAPANESE = "品目,数量,単価\nりんご,3,120\nみかん,5,80\n合計,,760\n"
+EBCDIC = ("Hello customer number 5, your order is ready. " * 3).encode("cp500")
+"""Of mainframes: in none of the encodings that are tried."""
 TEXTS = (
     (RUSSIAN, ("cp1251", "koi8_r", "cp866", "mac_cyrillic", "utf-16-le", "utf-32-be")),
     ("Завтра встречаемся на вокзале в три часа дня.\n", ("iso8859_5",)),
@@ -16,6 +18,8 @@ TEXTS = (
     (JAPANESE, ("cp932", "euc_jp", "iso2022_jp", "utf-16-le", "utf-16-be")),
     ("品名,数量,单价\n苹果,3,12\n橙子,5,8\n合计,,76\n", ("gb18030", "hz", "utf-16-le")),
     ("品名,數量,單價\n蘋果,3,12\n橙子,5,8\n合計,,76\n", ("big5",)),
+    ("會議在星期五下午三點開始，請準時參加\n", ("big5",)),
+    ("Šeštadienį susitinkame prie ežero, ąžuolų paunksmėje\n", ("cp1257",)),
     ("품목,수량,단가\n사과,3,1200\n배,5,800\n합계,,7600\n", ("cp949",)),
     ("Zażółć gęślą jaźń; łódź, świeży chleb i żółty ser\n", ("cp1250",)),
     (GERMAN, ("cp1252", "mac_roman", "cp437", "utf-16-be", "utf-32-le")),
@@ -42,6 +46,7 @@ def test_a_text_without_a_mark_is_read_in_its_encoding(text: str, encoding: str)
         ("Müller".encode("cp1252"), "Müller", True),
         (JAPANESE.encode("cp932"), JAPANESE, True),
         ((JAPANESE * 9).encode("cp932"), JAPANESE * 9, False),
+        (EBCDIC, EBCDIC.decode("cp866"), True),
     ],
 )
 def test_one_bad_byte_spoils_one_character_and_a_doubt_is_told(raw: bytes, text: str, doubt: bool) -> None:

@@ -492,9 +492,9 @@ UNUSUAL = ", 1 ".join(f"damaged or unusually packed file ({name}.txt; send it by
         ),
         (
             "a.html",
-            b"<audio src='data:audio/mpeg;base64,AA'></audio>pegs",
+            b"<audio src='data:audio/mpeg;base64,AA'></audio>pegs" * 2,
             "pegs",
-            "left out: 1 file inside of the page (audio)",
+            "left out: 2 files inside of the page (audio)",
         ),
         ("a.html", "<meta charset=gb2312><p>朱镕基</p>".encode("gb18030"), "朱镕基", ""),
         ("a.eml", INSIDE, "14 pegs", "left out: 1 picture"),

@@ -103,14 +103,15 @@ class Companions:
         """The message, behind earlier parts that it makes addressed; itself addressed if it belongs to one that is."""
         if inbound.private or inbound.edits is not None:
             return (inbound,)
-        who = inbound.address, inbound.sender.id
+        begins = inbound.address.thread == inbound.platform_id  # a thread of its own, as in Slack's channels
+        who = (replace(inbound.address, thread="") if begins else inbound.address), inbound.sender.id
         if inbound.addressed:
             return (*self._earlier(who, inbound), inbound)
         if not (inbound.album or inbound.forwarded or inbound.attachments):
             return (inbound,)
         named = self._addressed.get(who)
-        if (named is not None and _together(named, inbound)) or (inbound.address, inbound.album) in self._albums:
-            return (replace(inbound, addressed=True),)
+        if named is not None and (_together(named, inbound) or (inbound.address, inbound.album) in self._albums):
+            return (_beside(named, inbound),)
         self._held[who] = (*self._held.get(who, ()), inbound)[-MAX_HELD:]
         return (inbound,)
 
@@ -119,7 +120,12 @@ class Companions:
         self._addressed[who] = inbound
         if inbound.album:
             self._albums[inbound.address, inbound.album] = True
-        return tuple(replace(part, addressed=True) for part in self._held.get(who, ()) if _together(part, inbound))
+        return tuple(_beside(inbound, part) for part in self._held.get(who, ()) if _together(part, inbound))
+
+
+def _beside(named: Inbound, part: Inbound) -> Inbound:
+    """The part, in the conversation with the agent and under the name that its sender has there."""
+    return replace(part, addressed=True, address=named.address, sender=named.sender)
 
 
 def _together(one: Inbound, other: Inbound) -> bool:

@@ -18,6 +18,7 @@ MAX_NAME, MAX_DESCRIPTION = 64, 1024
 NO_VERSION = "1.0.0"
 
 _HEAD = re.compile(r"\A\ufeff?\s*---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_KEYS = re.compile(r"^([A-Za-z_][\w.-]*):(?=\s)", re.MULTILINE)
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _OWN = frozenset({"name", "description", "version"})
 
@@ -78,6 +79,9 @@ def front_matter(text: str, file: str) -> tuple[dict[object, object], str]:
         )
     if len(found[1]) > MAX_HEAD:
         raise BadSkill(f"The front matter of its {file} is longer than {MAX_HEAD >> 10} kB; move text below it.")
+    keys = _KEYS.findall(found[1])
+    if twice := next((key for key in keys if keys.count(key) > 1), ""):  # YAML takes the last one, in silence
+        raise BadSkill(f"The front matter of its {file} has {twice} more than once; keep one line of it.")
     lines_before = text.count("\n", 0, found.start(1))
     fields = plain_yaml("\n" * lines_before + as_meant(found[1]), f"The front matter of its {file}")
     if not isinstance(fields, dict):
@@ -135,20 +139,13 @@ def plain_yaml(text: str, what: str) -> object:
     """Lists, fields and texts, without what makes a small text a huge value; raises `BadSkill`."""
     import yaml  # 15 ms
 
-    opens = (
-        yaml.FlowSequenceStartToken,
-        yaml.FlowMappingStartToken,
-        yaml.BlockSequenceStartToken,
-        yaml.BlockMappingStartToken,
-    )
-    closes = yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken, yaml.BlockEndToken
     depth = 0
     try:
-        for token in yaml.scan(text, yaml.BaseLoader):
-            depth += isinstance(token, opens) - isinstance(token, closes)
+        for event in yaml.parse(text, yaml.BaseLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_YAML_DEPTH:  # the library takes minutes for what is nested a thousand times
                 raise BadSkill(f"{what} is not valid YAML: it is nested more than {MAX_YAML_DEPTH} times.")
-            if isinstance(token, yaml.AliasToken | yaml.TagToken):
+            if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
                 raise BadSkill(f"{what} uses YAML aliases or tags; write plain fields.")
         return yaml.load(text, yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:

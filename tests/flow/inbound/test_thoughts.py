@@ -1,6 +1,7 @@
 """One thought in several messages: one turn and one answer, each part with its own label."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
@@ -150,6 +151,19 @@ class TestGroups:
         companions = Companions()
         passed = [each for part in parts for each in companions.complete(self.part(part[0], part[1], **part[2]))]
         assert [each.text for each in passed if each.addressed] == heard
+
+    @pytest.mark.parametrize("first", ["file", "call"])
+    def test_a_thread_that_each_message_begins_separates_none(self, first: str) -> None:
+        """As in Slack's channels, where the file would be in another conversation, and nameless."""
+        file = self.part("", id="1", attachments=PHOTO)
+        call = self.part("@claw", 1, id="2", addressed=True)
+        parts = [replace(each, address=replace(each.address, thread=each.platform_id)) for each in (file, call)]
+        parts[0] = replace(parts[0], sender=replace(file.sender, name=MEMBER))
+        companions = Companions()
+        passed = [each for part in parts[:: 1 if first == "file" else -1] for each in companions.complete(part)]
+        heard = [each for each in passed if each.addressed]
+        assert {(each.address.thread, each.sender.name) for each in heard} == {("2", "Ada")}
+        assert len(heard) == 2
 
     async def test_they_are_one_turn(self, path: MessagePath) -> None:
         call = {**self.GROUP, "addressed": True}

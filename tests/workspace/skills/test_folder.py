@@ -217,6 +217,7 @@ def test_the_version_is_text_and_1_0_0_where_the_file_has_none(more: str, versio
         ("---\n- a\n---\n", "a list of fields"),
         ("---\nname: [\n---\n", "name must be .* write a line such as: name"),
         ("---\nname: pdf\ndescription:Reads\n---\n", "not valid YAML in line 3: .*; write key: value"),
+        ("---\nname: pdf\ndescription: a\nname: b\n---\n", "has name more than once; keep one line of it"),
         ("\n\n---\nname: pdf\n}\n---\n", "not valid YAML in line 5"),
         (f"---\n{'[' * 5_000}\n---\n", "not valid YAML"),
         ("---\na:\n- &x [1]\n- *x\n---\n", "aliases or tags"),
