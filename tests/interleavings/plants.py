@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from gateway.agent.loop import RepeatApprovals
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import Highest
-from gateway.domain.ids import OutboxId, ReviewId
-from gateway.domain.work.tasks import Claim
+from gateway.domain.ids import OutboxId, ReviewId, SessionId
+from gateway.domain.principals import Label
+from gateway.domain.work.tasks import Assignment, Claim
+from gateway.flow.trees.node import Doubts
+from gateway.flow.turn.loop import Turn
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, inbox, outbox
 from gateway.store.delivery.addresses import AddressRow
@@ -147,6 +151,53 @@ def named_while_it_is_swept(_world: World, patch: pytest.MonkeyPatch) -> str:
     return ""
 
 
+def questions_locked_before_tasks(_world: World, patch: pytest.MonkeyPatch) -> str:
+    """An answer locks its question, and then the task that asked; a cancel locks them the other way round."""
+    unlocked = _changed(reviews.lock_to_answer, "order by depth, id for update", "limit 0")
+    patch.setattr(reviews, "lock_to_answer", unlocked)
+    return ""
+
+
+def closed_whatever_was_answered(_world: World, patch: pytest.MonkeyPatch) -> str:
+    """A question that was open a moment ago expires, although it has been answered."""
+    patch.setattr(reviews, "_end", _changed(reviews._end, "and state = 'open' returning", "returning"))
+    return ""
+
+
+def shown_by_each_that_looks(_world: World, patch: pytest.MonkeyPatch) -> str:
+    """A question that two have found is shown by both."""
+    patch.setattr(reviews, "mark_told", _changed(reviews.mark_told, "and told_at is null", ""))
+    return ""
+
+
+def noted_when_it_has_run(_world: World, patch: pytest.MonkeyPatch) -> str:
+    """An approved call is noted after it has run, not before."""
+    begun = "coalesce(started_at, now())"
+    patch.setattr(reviews, "start", _changed(reviews.start, begun, "started_at"))
+    return ""
+
+
+def repeated_without_a_question(_world: World, patch: pytest.MonkeyPatch) -> str:
+    """A call that may have run before a crash runs again."""
+
+    async def harmless(_doubts: Doubts, turn: Turn, _assignment: Assignment) -> RepeatApprovals:
+        return {intent.ordinal: None for intent in turn.opened.pending()}
+
+    patch.setattr(Doubts, "settle", harmless)
+    return ""
+
+
+def own_task_locked_first(_world: World, patch: pytest.MonkeyPatch) -> str:
+    """A run that ends or waits locks its task before the one above, which a cancel locks first."""
+    lock_for = sessions.lock_for
+
+    async def itself(conn: Connection, session: SessionId, run: Claim, *, above: bool = False) -> Label:
+        return await lock_for(conn, session, run)
+
+    patch.setattr(sessions, "lock_for", itself)
+    return ""
+
+
 def _always(answer: object) -> Callable[..., Any]:
     """A function that does nothing and has this answer."""
 
@@ -184,5 +235,11 @@ PLANTS: Mapping[Plant, Sequence[Family]] = {
     deleted_without_its_addresses: _of("deletion"),
     set_whatever_the_version: _of("files"),
     named_while_it_is_swept: _of("files"),
+    questions_locked_before_tasks: _of("asked"),
+    noted_when_it_has_run: _of("payments"),
+    closed_whatever_was_answered: _of("reviews"),
+    shown_by_each_that_looks: _of("approvals"),
+    repeated_without_a_question: _of("doubts"),
+    own_task_locked_first: _of("tree budget"),
 }
 """The families in which each is looked for."""
