@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 
-from gateway.agent.loop import RepeatApprovals
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import Highest
 from gateway.domain.ids import OutboxId, ReviewId, SessionId
 from gateway.domain.principals import Label
-from gateway.domain.work.tasks import Assignment, Claim
-from gateway.flow.trees.node import Doubts
-from gateway.flow.turn.loop import Turn
+from gateway.domain.work.tasks import Claim
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, inbox, outbox
 from gateway.store.delivery.addresses import AddressRow
@@ -158,32 +155,14 @@ def questions_locked_before_tasks(_world: World, patch: pytest.MonkeyPatch) -> s
     return ""
 
 
-def closed_whatever_was_answered(_world: World, patch: pytest.MonkeyPatch) -> str:
-    """A question that was open a moment ago expires, although it has been answered."""
-    patch.setattr(reviews, "_end", _changed(reviews._end, "and state = 'open' returning", "returning"))
-    return ""
+def approved_by_each_process(world: World, patch: pytest.MonkeyPatch) -> str:
+    """A call is queued by each of two processes that take an approval."""
+    return answered_twice(world, patch)
 
 
 def shown_by_each_that_looks(_world: World, patch: pytest.MonkeyPatch) -> str:
     """A question that two have found is shown by both."""
     patch.setattr(reviews, "mark_told", _changed(reviews.mark_told, "and told_at is null", ""))
-    return ""
-
-
-def noted_when_it_has_run(_world: World, patch: pytest.MonkeyPatch) -> str:
-    """An approved call is noted after it has run, not before."""
-    begun = "coalesce(started_at, now())"
-    patch.setattr(reviews, "start", _changed(reviews.start, begun, "started_at"))
-    return ""
-
-
-def repeated_without_a_question(_world: World, patch: pytest.MonkeyPatch) -> str:
-    """A call that may have run before a crash runs again."""
-
-    async def harmless(_doubts: Doubts, turn: Turn, _assignment: Assignment) -> RepeatApprovals:
-        return {intent.ordinal: None for intent in turn.opened.pending()}
-
-    patch.setattr(Doubts, "settle", harmless)
     return ""
 
 
@@ -236,10 +215,8 @@ PLANTS: Mapping[Plant, Sequence[Family]] = {
     set_whatever_the_version: _of("files"),
     named_while_it_is_swept: _of("files"),
     questions_locked_before_tasks: _of("asked"),
-    noted_when_it_has_run: _of("payments"),
-    closed_whatever_was_answered: _of("reviews"),
+    approved_by_each_process: _of("payments"),
     shown_by_each_that_looks: _of("approvals"),
-    repeated_without_a_question: _of("doubts"),
     own_task_locked_first: _of("tree budget"),
 }
 """The families in which each is looked for."""
