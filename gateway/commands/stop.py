@@ -10,12 +10,12 @@ from gateway.store.work import tasks
 async def run(ctx: CommandContext) -> CommandReply:
     """Cancel the running turn; its messages will not be answered. With `answer`, processes go on and questions stay."""
     task, whole = await tasks.live_chat(ctx.tx, ctx.at.session_id), ctx.argument != "answer"
+    cancelled = [] if task is None else await tasks.cancel(ctx.tx, task)  # tasks are locked before questions
     closed = closed_approvals(await reviews.close(ctx.tx, ctx.at.session_id)) if whole else ""
     processes = ctx.services.processes.count(ctx.at.session_id) if whole else 0
     ended = f" {processes} process{'es' * (processes > 1)} ended." if processes else ""
     if task is None:
         return CommandReply(f"{'Stopped.' if ended else 'Nothing is running.'}{ended}{closed}", ends_processes=whole)
-    cancelled = await tasks.cancel(ctx.tx, task)
     await messages.close(ctx.tx, ctx.at.session_id)
     said = AssistantText(ctx.written, final=False) if ctx.written.strip() else None
     return CommandReply(f"Stopped.{ended}{closed}", tuple(cancelled), ends_processes=whole, unfinished=said)

@@ -13,8 +13,8 @@ from tests.chaos.conftest import FULL, Judge
 from tests.chaos.faults import Fault
 from tests.chaos.ledger import Ledger
 from tests.chaos.people import Telegrammers, crowd
-from tests.chaos.test_disks import disk, needs_root
 from tests.chaos.test_limits import memory
+from tests.fakes.disks import disk, needs_root
 from tests.fakes.eventually import eventually
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram

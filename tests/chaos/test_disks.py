@@ -5,8 +5,7 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,29 +14,10 @@ from tests.chaos.conftest import FULL, Judge
 from tests.chaos.faults import Fault
 from tests.chaos.ledger import Ledger, Outcome
 from tests.chaos.people import Telegrammers, crowd
+from tests.fakes.disks import disk, needs_root
 from tests.fakes.openai_server import Call, FakeModels, Rule
 from tests.fakes.telegram import FakeTelegram
 from tests.journeys.process import OWNER, GatewayProcess
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
-
-
-@contextmanager
-def disk(at: Path, megabytes: int) -> Iterator[Path]:
-    """A file system of that size, mounted there."""
-    at.mkdir(parents=True, exist_ok=True)
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=755", "none", str(at)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
-    try:
-        yield at
-    finally:
-        subprocess.run(["umount", "-l", str(at)], check=True)
 
 
 def fill(folder: Path) -> Path:

@@ -37,7 +37,7 @@ FAMILIES = (
     Family("budget", ("accept", "tree"), ("work", "node", "node2", "more", "recover"), "root left right", 0.0025),
     Family("tree budget", ("tree",), ("node", "node2", "approve", "deny", "cancel"), "root left right", None, 0.002),
     Family("deletion", ("accept",), ("work", "delete", "accept2", "new", "work2", "recover")),
-    Family("asked", ("tree", "node"), ("cancel", "node2", "recover"), "root left ask"),
+    Family("asked", ("tree", "node"), ("cancel", "node2", "recover", "approve", "deny", "expire"), "root left ask"),
     Family(
         "approved", ("accept", "work", "approve"), ("node", "node2", "recover", "new", "accept3", "work2"), "pay now"
     ),

@@ -10,7 +10,8 @@ import pytest
 
 from gateway.domain.conversation.inbound import Address
 from gateway.domain.conversation.model import Highest
-from gateway.domain.ids import OutboxId, ReviewId
+from gateway.domain.ids import OutboxId, ReviewId, SessionId
+from gateway.domain.principals import Label
 from gateway.domain.work.tasks import Claim
 from gateway.store.connection.pool import Connection
 from gateway.store.delivery import addresses, inbox, outbox
@@ -147,6 +148,35 @@ def named_while_it_is_swept(_world: World, patch: pytest.MonkeyPatch) -> str:
     return ""
 
 
+def questions_locked_before_tasks(_world: World, patch: pytest.MonkeyPatch) -> str:
+    """An answer locks its question, and then the task that asked; a cancel locks them the other way round."""
+    unlocked = _changed(reviews.lock_to_answer, "order by depth, id for update", "limit 0")
+    patch.setattr(reviews, "lock_to_answer", unlocked)
+    return ""
+
+
+def approved_by_each_process(world: World, patch: pytest.MonkeyPatch) -> str:
+    """A call is queued by each of two processes that take an approval."""
+    return answered_twice(world, patch)
+
+
+def shown_by_each_that_looks(_world: World, patch: pytest.MonkeyPatch) -> str:
+    """A question that two have found is shown by both."""
+    patch.setattr(reviews, "mark_told", _changed(reviews.mark_told, "and told_at is null", ""))
+    return ""
+
+
+def own_task_locked_first(_world: World, patch: pytest.MonkeyPatch) -> str:
+    """A run that ends or waits locks its task before the one above, which a cancel locks first."""
+    lock_for = sessions.lock_for
+
+    async def itself(conn: Connection, session: SessionId, run: Claim, *, above: bool = False) -> Label:
+        return await lock_for(conn, session, run)
+
+    patch.setattr(sessions, "lock_for", itself)
+    return ""
+
+
 def _always(answer: object) -> Callable[..., Any]:
     """A function that does nothing and has this answer."""
 
@@ -184,5 +214,9 @@ PLANTS: Mapping[Plant, Sequence[Family]] = {
     deleted_without_its_addresses: _of("deletion"),
     set_whatever_the_version: _of("files"),
     named_while_it_is_swept: _of("files"),
+    questions_locked_before_tasks: _of("asked"),
+    approved_by_each_process: _of("payments"),
+    shown_by_each_that_looks: _of("approvals"),
+    own_task_locked_first: _of("tree budget"),
 }
 """The families in which each is looked for."""

@@ -100,6 +100,7 @@ async def answer_by_command(
         return "\n".join([*shown, "", "Answer with /approve or /deny and the number."]) if shown else NO_APPROVALS
     names, comment = _with_comment(which)
     by = arrival.sender
+    await reviews.lock_to_answer(tx, [id for each in names if (id := reviews.number(each)) is not None])
     return "\n".join([await _answered(tx, person, each, now, yes=yes, by=by, comment=comment) for each in names])
 
 

@@ -178,6 +178,15 @@ async def lock(conn: Connection, review: ReviewId) -> ReviewRow:
     return await fetch_one(conn, ReviewRow, "select * from reviews where id = $1 for update", review)
 
 
+async def lock_to_answer(conn: Connection, reviews: Sequence[ReviewId]) -> None:
+    """Lock these questions, after the trees of their tasks: from the top, and before any question, as by a cancel."""
+    sql = """select from tasks where master_id in (
+               select t.master_id from reviews r join tasks t on t.id = r.task_id where r.id = any($1))
+             order by depth, id for update"""
+    await conn.execute(sql, reviews)
+    await conn.execute("select from reviews where id = any($1) order by id for update", reviews)
+
+
 async def hold(conn: Connection, asked: PrincipalId) -> None:
     """Until the transaction ends nobody else asks this person something."""
     await lock_name(conn, f"supaclaw.reviews {asked}")
@@ -278,17 +287,14 @@ async def decide(
                state = case when $4 then 'approved' else 'denied' end, decided_by = $5, decided_at = $3,
                response = case kind when 'review' then jsonb_strip_nulls(
                  jsonb_build_object('approved', $4::bool, 'comment', $6::text, 'label', nullif($7::int, 0))) end
-             where id = $1 and asked_id = $2 and state = 'open' and (expires_at is null or expires_at > $3)
+             where id = any($1) and asked_id = $2 and state = 'open' and (expires_at is null or expires_at > $3)
              returning *"""
-    rows = await fetch_all(conn, ReviewRow, sql, review, asked, now, yes, by, storable(comment), label)
-    await _settle(conn, rows, Event.APPROVED if yes else Event.DENIED)
-    return rows[0] if rows else None
+    return next(iter(await _settle(conn, [review], sql, asked, now, yes, by, storable(comment), label)), None)
 
 
 async def expire(conn: Connection, now: datetime) -> datetime | None:
     """Close questions that have expired, and act on it; returns when the next one expires."""
-    sql = "update reviews set state = 'expired' where state = 'open' and expires_at <= $1 returning *"
-    await _settle(conn, await fetch_all(conn, ReviewRow, sql, now), Event.EXPIRED)
+    await _end(conn, "expired", "select id from reviews where state = 'open' and expires_at <= $1", now)
     due: datetime | None = await conn.fetchval("select min(expires_at) from reviews where state = 'open'")
     return due
 
@@ -297,13 +303,11 @@ async def close(
     conn: Connection, *sessions: SessionId, calls: Sequence[str] = (), of_trees: Sequence[TaskId] = ()
 ) -> list[str]:
     """Close the open questions of these sessions, calls (task/ordinal) and trees of tasks; returns their names."""
-    sql = """update reviews set state = 'closed', decided_at = now()
+    sql = """select id from reviews
              where state = 'open' and (session_id = any($1) or task_id || '/' || ordinal = any($2)
                or (kind = 'approval' or tool = 'request_human_review')
-                  and task_id in (select id from tasks where master_id = any($3))) returning *"""
-    rows = await fetch_all(conn, ReviewRow, sql, sessions, calls, of_trees)
-    await _settle(conn, rows, Event.CLOSED)
-    return [row.name for row in rows]
+                  and task_id in (select id from tasks where master_id = any($3)))"""
+    return [row.name for row in await _end(conn, "closed", sql, sessions, calls, of_trees)]
 
 
 async def latest(conn: Connection, asked: PrincipalId, limit: int) -> list[ReviewRow]:
@@ -342,36 +346,36 @@ async def mark_done(conn: Connection, review: ReviewRow) -> None:
     await _note(conn, Event.RUN, review)
 
 
-async def _settle(conn: Connection, rows: Sequence[ReviewRow], event: Event) -> None:
-    """Act on every answer before the first is noted: the audit's lock is the last that a transaction takes."""
+async def _end(conn: Connection, state: State, which: str, *values: object) -> list[ReviewRow]:
+    """Close the questions that this query finds, without an answer."""
+    found = [ReviewId(row["id"]) for row in await conn.fetch(which, *values)]
+    sql = """update reviews set state = $2, decided_at = case $2 when 'closed' then now() end
+             where id = any($1) and state = 'open' returning *"""
+    return await _settle(conn, found, sql, state) if found else []
+
+
+async def _settle(conn: Connection, reviews: Sequence[ReviewId], sql: str, *values: object) -> list[ReviewRow]:
+    """Answer or close these; acts on all before the first is noted, as the audit's lock is a transaction's last."""
+    await lock_to_answer(conn, reviews)
+    rows = await fetch_all(conn, ReviewRow, sql, reviews, *values)
     for row in rows:
         await _act_on(conn, row)
     for row in rows:
-        await _note(conn, event, row)
+        await _note(conn, Event(f"approval {row.state}"), row)
+    return rows
 
 
 async def _act_on(conn: Connection, row: ReviewRow) -> None:
-    """Queue the approved or refused call; or let the task that asked continue."""
-    if row.kind == "review":
-        await _resume(conn, row)
-        return
-    about, dedupe = {"review": row.id}, f"approval:{row.id}"
-    await tasks.create(conn, row.principal_id, "approval", Lane.AGENTS, payload=about, dedupe=dedupe, priority=1)
-
-
-async def _resume(conn: Connection, row: ReviewRow) -> None:
-    """Let the task that asked continue; if it asked for more budget, every waiting task of its tree."""
-    assert row.task_id is not None, "a review is a task's question"
-    if await tasks.get(conn, row.task_id) is None:  # it ended unanswered and was cleared
-        return
-    await steps.note(conn, row.task_id, row.principal_id, "review", row.name, ok=row.state == "approved")
-    if row.tool != BUDGET:
-        await trees.resume(conn, [row.task_id])
-        return
-    master = (await trees.place(conn, row.task_id)).master
-    if row.state == "approved":
-        await trees.raise_budget(conn, master, float(str(row.arguments["usd"])))
-    await trees.resume(conn, await trees.waiting(conn, master))
+    """Queue the call; or let the task continue, for more budget its whole tree, unless it ended and was cleared."""
+    if row.kind == "approval":
+        about, dedupe = {"review": row.id}, f"approval:{row.id}"
+        await tasks.create(conn, row.principal_id, "approval", Lane.AGENTS, payload=about, dedupe=dedupe, priority=1)
+    elif row.task_id is not None and await tasks.get(conn, row.task_id) is not None:
+        await steps.note(conn, row.task_id, row.principal_id, "review", row.name, ok=row.state == "approved")
+        if row.tool == BUDGET and row.state == "approved":
+            master = await trees.master_of(conn, row.task_id)
+            await trees.raise_budget(conn, master, float(str(row.arguments["usd"])))
+        await trees.resume(conn, row.task_id, tree=row.tool == BUDGET)
 
 
 async def close_cancelled(conn: Connection, master: TaskId) -> None:

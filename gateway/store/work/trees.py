@@ -244,14 +244,9 @@ async def hand_offs(conn: Connection, task: TaskId) -> int:
     return int(await conn.fetchval("select count(*) from task_steps where task_id = $1 and kind = 'hand-off'", task))
 
 
-async def resume(conn: Connection, waiting: Sequence[TaskId]) -> None:
-    """Make the tasks that wait for a person pending again, with all attempts."""
+async def resume(conn: Connection, task: TaskId, *, tree: bool) -> None:
+    """Make a task that waits for a person pending again, with all attempts, or all such tasks of its `tree`."""
     sql = """update tasks set status = 'pending', run_at = now(), attempts = 0, updated_at = now()
-             where id = any($1) and status = 'needs_human_review'"""
-    await conn.execute(sql, list(waiting))
-
-
-async def waiting(conn: Connection, master: TaskId) -> list[TaskId]:
-    """The tasks of a tree that wait for a person."""
-    sql = "select id from tasks where master_id = $1 and status = 'needs_human_review' order by depth, id for update"
-    return [TaskId(row["id"]) for row in await conn.fetch(sql, master)]
+             where status = 'needs_human_review'
+               and (id = $1 or $2 and master_id = (select master_id from tasks where id = $1))"""
+    await conn.execute(sql, task, tree)

@@ -15,9 +15,10 @@ from gateway.app.storage.backup import saved_config
 from gateway.app.storage.database import reach
 from gateway.app.storage.restore import restore, unpack
 from gateway.config.load import parse
-from gateway.domain.errors import ConfigError, OwnerMustAct
+from gateway.domain.errors import ConfigError, DiskFull, OwnerMustAct
 from gateway.store.connection.pool import Database
 from tests.app.storage.conftest import House
+from tests.fakes.disks import disk, needs_root
 from tests.store.world import World
 
 TOKEN = "123456789:AAplanted_planted_planted_planted_12"
@@ -306,3 +307,19 @@ async def test_a_channel_without_a_login_adds_nothing(house: House, world: World
     (house.home / "data/channels/whatsapp").mkdir()
 
     assert (await house.back_up(tmp_path / "a.tar.gz", with_secrets=True)).logins == []
+
+
+@needs_root
+async def test_a_full_disk_keeps_the_backup_of_before_and_no_half_of_the_next(
+    house: House, world: World, tmp_path: Path
+) -> None:
+    await world.ask("hello")
+    with disk(tmp_path / "disk", 4) as folder:
+        saved = folder / "saved.tar.gz"
+        await house.back_up(saved)
+        before = saved.read_bytes()
+        house.put("workspace/noise", os.urandom(8 << 20))
+        with pytest.raises(DiskFull):
+            await house.back_up(saved, force=True)
+        assert list(folder.iterdir()) == [saved]
+        assert saved.read_bytes() == before

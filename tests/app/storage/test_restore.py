@@ -1,6 +1,7 @@
 import hashlib
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import asyncpg
@@ -10,12 +11,15 @@ from gateway.app.storage.database import reach
 from gateway.app.storage.manifest import Manifest
 from gateway.app.storage.restore import RESTORED, check_restore_finished, restore
 from gateway.config.data.instance import hold_instance
+from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.errors import OwnerMustAct
 from gateway.domain.principals import Label
 from gateway.store.connection.pool import Database
 from gateway.store.dump import IN_DOUBT
 from gateway.store.files import contents
 from gateway.store.migrate import migrate
+from gateway.store.trust import reviews
+from gateway.store.trust.reviews import ReviewQuestion
 from tests.app.storage.conftest import House
 from tests.background.upkeep.test_memory_index import Job
 from tests.conftest import Server
@@ -327,3 +331,50 @@ async def test_labels_come_back_with_the_files(
     async with target.connection() as conn:
         labels = [await contents.label(conn, world.principal, sha256) for sha256 in hashes]
     assert labels == [Label.OWNER, Label.UNTRUSTED]
+
+
+LABELLED = """select c.table_name as name, array_agg(a.attname order by a.attnum) as key
+              from information_schema.columns c join information_schema.tables t using (table_schema, table_name)
+              join pg_index i on i.indrelid = format('%I.%I', c.table_schema, c.table_name)::regclass and i.indisprimary
+              join pg_attribute a on a.attrelid = i.indrelid and a.attnum = any(i.indkey)
+              where c.table_schema = 'supaclaw' and c.column_name = 'label' and t.table_type = 'BASE TABLE'
+              group by c.table_name"""
+"""Tables whose rows have labels, with the columns of their keys."""
+
+
+async def labels(database: Database) -> dict[tuple[str, ...], int]:
+    """Of every row, by its table and key."""
+    async with database.connection() as conn:
+        return {
+            (table["name"], *map(str, row[1:])): row[0]
+            for table in await conn.fetch(LABELLED)
+            for row in await conn.fetch(f"select label, {', '.join(table['key'])} from {table['name']}")
+        }
+
+
+async def test_every_row_has_its_label_again(
+    house: House, other: House, target: Database, world: World, tmp_path: Path
+) -> None:
+    for number in range(6):
+        await world.ask(f"question {number}")
+        await world.do("insert into sessions (id, principal_id) values (gen_random_uuid(), $1)", world.principal)
+        await add(world, f"fact {number}")
+        async with world.database.transaction() as tx:
+            await contents.note(tx, world.principal, f"{number:064}", Label.OWNER, "agent")
+            what = ("pay", {"usd": number}, "Shall I?", Label.OWNER)
+            question = ReviewQuestion(world.principal, world.principal, *what, act=ToolClass.IRREVERSIBLE)
+            await reviews.ask(tx, question, datetime.now(UTC))
+    for table in ("sessions", "messages", "memories", "contents", "reviews"):
+        await world.do(f"""update {table} t set label = n.row % 3 from (
+                             select ctid, row_number() over () as row from {table}) n where n.ctid = t.ctid""")
+    before = await labels(world.database)
+    assert {(row[0], label) for row, label in before.items()} >= {
+        (table, label) for table in ("sessions", "messages", "memories", "contents", "reviews") for label in Label
+    }
+    await house.back_up(tmp_path / "saved.tar.gz")
+
+    await put_back(other, tmp_path / "saved.tar.gz")
+
+    after = await labels(target)
+    assert {row: after.get(row) for row in before} == before
+    assert {label for row, label in after.items() if row not in before} <= {Label.UNTRUSTED}

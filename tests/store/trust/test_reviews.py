@@ -1,4 +1,7 @@
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+
+import pytest
 
 from gateway.domain.conversation.tools import ToolClass
 from gateway.domain.ids import TaskId
@@ -44,6 +47,21 @@ async def expire(world: World) -> None:
 async def close(world: World) -> None:
     async with world.database.transaction() as tx:
         await reviews.close(tx, world.session)
+
+
+@pytest.mark.parametrize("end", [expire, close])
+async def test_questions_end_after_a_cancel_of_the_task_that_asked(
+    world: World, end: Callable[[World], Awaitable[None]]
+) -> None:
+    task = await waiting_task(world)
+    async with world.database.transaction() as tx:
+        await tasks.cancel(tx, task)
+        ending = await blocked(world.database, end(world))
+        await reviews.close_cancelled(tx, task)
+    await ending
+    async with world.database.connection() as conn:
+        assert [row.state for row in await reviews.latest(conn, world.principal, 5)] == ["closed"]
+        assert [row.event for row in await audit.newest(conn, 2)] == [Event.CLOSED, Event.ASKED]
 
 
 async def test_questions_expire_beside_a_run_that_notes_an_act_while_it_holds_a_task(world: World) -> None:
