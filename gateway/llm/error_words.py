@@ -66,17 +66,17 @@ def output_room(words: str, asked: int, *, too_long: bool) -> int | None:
 
 
 _SPAN = re.compile(
-    r"(\d+(?:\.\d+)?) ?(ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?|d|days?)(?![a-z])", re.IGNORECASE
+    r"(\d+(?:\.\d+)?|\ban?\b) ?(ms|milliseconds?|s|sec|seconds?|m|min|minutes?|h|hours?|d|days?|[秒分])(?![a-z])", re.I
 )
 _UNTIL = re.compile(
-    rf"(?:try|retry|again|after|reset|wait)\D{{0,30}}?((?:{_SPAN.pattern},? ?(?:and )?)+)", re.IGNORECASE
+    rf"(?:try|retry|again|after|reset|wait|cool|请)\D{{0,30}}?((?:{_SPAN.pattern},? ?(?:and )?)+)", re.IGNORECASE
 )
-_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_UNIT_S = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "秒": 1.0, "分": 60.0}
 
 
 def seconds_in(message: str) -> float | None:
     """The time to wait that a message names in words, such as "try again in 1m12.5s"."""
     if not (found := _UNTIL.search(message)):
         return None
-    spans = ((float(number), name.lower()) for number, name in _SPAN.findall(found[1]))
+    spans = ((float(number) if number[0].isdigit() else 1.0, name.lower()) for number, name in _SPAN.findall(found[1]))
     return sum(number * (0.001 if name[:3] in ("ms", "mil") else _UNIT_S[name[0]]) for number, name in spans)

@@ -96,10 +96,10 @@ _TOO_LONG = re.compile(
     r"context.?(length|window|limit|size)|input token count|input length"
     r"|(prompt|inputs?|request|messages?|conversation|sequence|tokens?)\b.{0,80}"
     r"(too (long|large|many|big)|exceed|over the|(longer|larger|greater) than|maximum|max.{0,3}length|\d ?> ?\d"
-    r"|length limit|must (be <=|have less)|超长|过长)"
+    r"|length limit|must (be (<=|less)|have less|not (be more|exceed))|not fit|above the .{0,9}limit|超长|过长)"
     r"|(too many|maximum|max(imum)? (number|context)|exceeds?|over) .{0,40}(prompt|input|tokens?\b|context)"
-    r"|reduce the length|at most \d+ input tokens|long context requests|(输入|上下文|token).{0,12}(超|过长)"
-    r"|max(imum)? (model |sequence |context |prompt )?length|>= n_ctx",
+    r"|reduce the length|at most \d+ input tokens|long context requests|not enough context|zu lang"
+    r"|(输入|輸入|入力|上下文|トークン|token).{0,12}(超|过长|過長)",
     re.IGNORECASE | re.DOTALL,
 )
 _INPUT = re.compile(r"context|input|prompt|messages", re.IGNORECASE)
@@ -114,26 +114,29 @@ _NO_CREDIT = re.compile(
     r"|payment required|spend(ing)? limit|billing hard limit|in arrears|any credits|budget has been exceeded"
     r"|account is not active|API usage limits|included credits|credits have expired|balance is depleted|good standing"
     r"|account\b.{0,60} is suspended|key limit exceeded|exceeded (their|your) budget|paid (tier|plan|subscription)"
-    r"|upgrade your plan|余额不足|欠费",
+    r"|upgrade your plan|(not enough|overdue) balance|balance (is|has) (insufficient|run out)|top up|余额不足|欠费|残高"
+    r"|credits exhausted|unpaid invoice|free trial has",
     re.IGNORECASE,
 )
 _BAD_KEY = re.compile(
     r"api.?key (not (valid|found)|is invalid|expired)|(invalid|incorrect|expired|no|missing) api.?key"
     r"|invalid (.{0,10}\btoken\b|authentication)|unauthorized|login fail|(location|country|region).{0,40}not supported"
-    r"|organization has been disabled",
+    r"|organization has been disabled|(key|token) (has been|is) (revoked|disabled|blocked)|authentication error|的令牌",
     re.IGNORECASE,
 )
 _NO_MODEL = re.compile(
-    r"model\b.{0,80}(not exist|not found|isn't available|decommissioned|no longer|retired|sunset|been shut)"
-    r"|(no such|unknown|invalid|unsupported) model\b|(access|permission).{0,40}\bmodel\b|not a valid model"
-    r"|model is not supported\.?$|terms acceptance|模型不存在|allowed to sample|model\b.{0,20} is blocked"
-    r"|not support chat|multiple models are loaded|model access is denied|model identifier is invalid",
+    r"(model|deployment)\b.{0,80}(not exist|not found|isn't available|decommission|no longer|retired|sunset|been shut)"
+    r"|(no such|unknown|invalid|unsupported|unavailable) model\b|(access|permission).{0,40}\bmodel\b|not a valid model"
+    r"|model ?[^\s,;]* is not supported( by any.*)?\.?$|terms acceptance|模型不存在|allowed to sample"
+    r"|model\b.{0,20} (is blocked|disabled|access is denied|identifier is invalid)|not (support chat|a chat model)"
+    r"|multiple models are loaded|model is only available|end of (its |the )?life",
     re.IGNORECASE,
 )
 _REFUSED = re.compile(
     r"content (management policy|policy|filter)|content_filter|responsible ai|moderation|flagged|guardrail"
     r"|safety.(system|reasons|check)|(inappropriate|harmful) content|prohibited|exists? risk|considered high risk"
-    r"|violat\w+ .{0,20}(usage|guideline|polic)|(new_|involves )sensitive|敏感|safety filter|blocked by model armor",
+    r"|violat\w+ .{0,20}(usage|guideline|polic)|(new_|involves )sensitive|敏感|safety filter|blocked by model armor"
+    r"|sensitive (information|words|content)|due to recitation|jailbreak|违规|违法",
     re.IGNORECASE,
 )
 _UNREACHED = re.compile(
@@ -142,7 +145,7 @@ _UNREACHED = re.compile(
     re.IGNORECASE,
 )
 """Also of a model that a local server has lost."""
-_OVERLOADED = re.compile(r"overloaded|负载过高|繁忙", re.IGNORECASE)
+_OVERLOADED = re.compile(r"overload|capacity temporarily|at (maximum )?capacity|负载过高|繁忙", re.IGNORECASE)
 
 
 def classify(
@@ -208,15 +211,15 @@ def _can_never_fit(message: str) -> bool:
 
 
 def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Seconds to wait, from `retry-after-ms` or `Retry-After` (seconds or an HTTP date), or until a limit is reset.
+    """Seconds to wait, from `retry-after-ms` or `Retry-After` (a time or an HTTP date), or until a limit is reset.
 
     None if no header is usable.
     """
     lower = {name.lower(): value.strip() for name, value in headers.items()}
-    if (ms := _number(lower.get("retry-after-ms", ""))) is not None:
+    if (ms := _number(lower.get("retry-after-ms") or lower.get("x-ms-retry-after-ms", ""))) is not None:
         return ms / 1000
     text = lower.get("retry-after", "")
-    if (seconds := _number(text.removesuffix("s"))) is not None:
+    if (seconds := _number(text)) is not None:
         return seconds
     try:
         return max(0.0, (parsedate_to_datetime(text) - (now or datetime.now(UTC))).total_seconds())
@@ -229,18 +232,19 @@ _LONGEST_RESET_S = 10**8
 
 
 def _until_reset(headers: Mapping[str, str]) -> float | None:
-    """The time until the last of the limits of which nothing remains is reset, as `x-ratelimit-…` headers tell it."""
+    """The time until the last of the limits of which nothing remains is reset, as `…ratelimit…` headers tell it."""
     spent = [name for name, left in headers.items() if "ratelimit-remaining" in name and _number(left) == 0]
-    resets = [headers.get(name.replace("remaining", "reset"), "") for name in spent]
-    waits = [_number(reset) or seconds_in(f"reset {reset}") or 0.0 for reset in resets]
+    resets = [name.replace("remaining", "reset") for name in spent]
+    waits = [_number(headers.get(name) or headers.get(f"{name}-after", "")) or 0.0 for name in resets]
     return max((wait for wait in waits if 0 < wait < _LONGEST_RESET_S), default=None)
 
 
 def _number(text: str) -> float | None:
+    """A number, or the seconds that a time with units has; None for anything else."""
     try:
         number = float(text)
     except ValueError:
-        return None
+        return seconds_in(f"after {text}")
     return number if 0 <= number < float("inf") else None
 
 

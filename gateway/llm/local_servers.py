@@ -1,14 +1,15 @@
 """Model servers on one's own machine: the models that they have, and how much context each holds.
 
-They are asked by plain HTTP/1.0 over a socket, since the HTTP library isn't imported before the process is ready."""
+They are asked by the standard library, in a thread: the HTTP library isn't imported before the process is ready."""
 
 import asyncio
 import os
 import re
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import starmap
 from json import dumps
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -17,7 +18,6 @@ from pydantic import (
     BaseModel,
     Field,
     OnErrorOmit,
-    ValidationError,
     WrapValidator,
     model_validator,
 )
@@ -28,6 +28,7 @@ from gateway.llm.provider import if_sensible
 from gateway.llm.vendors import ALIASES, Endpoint, split_model
 
 T = TypeVar("T", bound=BaseModel)
+F = TypeVar("F")
 
 _MAX_RESPONSE_BYTES = 4_000_000
 _ANSWER_S = 0.5
@@ -66,14 +67,18 @@ class LocalModel:
     vision: bool | None = None
 
 
+_Fact: TypeAlias = Annotated[F | None, WrapValidator(if_sensible)]
+
+
 class _Show(BaseModel):
-    model_info: dict[str, Any] = {}
-    capabilities: list[str] | None = None
+    model_info: dict[str, _Fact[int | list[int]]] = {}
+    capabilities: _Fact[list[OnErrorOmit[str]]] = None
 
     def number(self, name: str) -> int:
-        """A fact about the model whose name begins with its architecture; 0 if it is unknown."""
-        value = self.model_info.get(f"{self.model_info.get('general.architecture')}.{name}")
-        return max(value, 0) if isinstance(value, int) else 0
+        """A fact about the model whose name begins with its architecture, of all layers the greatest; 0 if unknown."""
+        facts = (value for key, value in self.model_info.items() if key.partition(".")[2] == name)
+        value = next(facts, None) or 0
+        return max(value if isinstance(value, list) else (value, 0))
 
     @property
     def bytes_per_token(self) -> int:
@@ -85,21 +90,27 @@ class _Show(BaseModel):
         return 2 * 2 * self.number("block_count") * heads * width
 
 
-_WINDOWS = ("loaded_context_length", "max_model_len", "max_context_length", "context_length", "context_window")
+_WINDOWS = ("loaded_context_length", "max_model_len", "max_context_length", "context_length", "context_window", "n_ctx")
+_PATHS = ("default_generation_settings", "n_ctx"), ("meta", "n_ctx"), ("parameters", "max_seq_len")
 
 
-class _Listed(BaseModel):
+class _Properties(BaseModel):
+    """What llama.cpp's server tells of itself, and others of each model."""
+
+    window: _Fact[int] = Field(None, validation_alias=AliasChoices(*_WINDOWS, *starmap(AliasPath, _PATHS)))
+
+
+class _Listed(_Properties):
     """A model as local servers list it, Ollama's running ones among them; LM Studio alone tells the state."""
 
     id: str = Field(validation_alias=AliasChoices("id", "name", "model"))
-    type: str | None = None
-    state: str | None = None
-    task: str | None = None
-    capabilities: list[str] | dict[str, Any] | None = None
-    size: int = 0
-    remote_host: str = ""
-    details: dict[str, Any] | None = None
-    window: Annotated[int | None, WrapValidator(if_sensible)] = Field(None, validation_alias=AliasChoices(*_WINDOWS))
+    type: _Fact[str] = None
+    state: _Fact[str] = None
+    task: _Fact[str] = None
+    capabilities: _Fact[list[str] | dict[str, Any]] = None
+    size: _Fact[int] = None
+    remote_host: _Fact[str] = None
+    details: _Fact[dict[str, Any]] = None
 
 
 class _Listing(BaseModel):
@@ -109,12 +120,6 @@ class _Listing(BaseModel):
     @classmethod
     def _of_list(cls, told: object) -> object:
         return {"data": told} if isinstance(told, list) else told
-
-
-class _Properties(BaseModel):
-    """As llama.cpp's server tells them."""
-
-    window: int = Field(validation_alias=AliasPath("default_generation_settings", "n_ctx"))
 
 
 def more_context(model: str, window: int) -> str:
@@ -159,7 +164,7 @@ async def served_models(endpoint: Endpoint) -> tuple[str, ...]:
 async def _listed_models(endpoint: Endpoint) -> tuple[str, ...]:
     """First those that can call tools, of these the loaded ones, in the server's order."""
     detailed, usual = await _listed(endpoint)
-    talking = (each for each in detailed or usual if each.type != "embeddings")
+    talking = (each for each in detailed or usual if "embedding" not in (each.type or ""))
     fit = [each for each in talking if each.capabilities or not _UNFIT.search(each.id)]
     fit.sort(key=lambda each: ("tool_use" not in (each.capabilities or ()), each.state == "not-loaded"))
     return tuple(each.id for each in fit)
@@ -192,7 +197,7 @@ async def ollama_models(endpoint: Endpoint, timeout: float = _ANSWER_S) -> tuple
     shown = await asyncio.gather(*(_show(endpoint, tag.id) for tag in listed[:_MOST_LOOKED_AT]))
     room = _MODEL_SHARE * _memory() if endpoint.is_local else float("inf")
     ranked = [
-        (not _has(show, "tools"), tag.size > room, tag.size if tag.size > room else -tag.size, place, tag.id)
+        (not _has(show, "tools"), (size := tag.size or 0) > room, size if size > room else -size, place, tag.id)
         for place, (tag, show) in enumerate(zip(listed, shown, strict=False))
         if _answers(tag, show)
     ]
@@ -230,7 +235,7 @@ async def served_window(endpoint: Endpoint, name: str) -> int | None:
     """The context of a model as LM Studio, vLLM or llama.cpp tell it, in tokens; None if nobody does."""
     listed, properties = await asyncio.gather(_listed(endpoint), _ask(_Properties, endpoint, "/props"))
     windows = [each.window or 0 for listing in listed for each in listing if each.id == name]
-    windows.append(properties.window if properties else 0)
+    windows.append((properties and properties.window) or 0)
     return next((window for window in windows if window > 0), None)
 
 
@@ -242,7 +247,7 @@ async def loaded_context(endpoint: Endpoint, name: str) -> int | None:
     """The context that a running model was loaded with; None if it isn't running."""
     running = await _listing(endpoint, "/api/ps")
     tagged = name if ":" in name else f"{name}:latest"
-    lengths = (each.window or 0 for each in running if each.id == tagged)
+    lengths = (each.window or 0 for each in running if each.id.lower() == tagged.lower())
     return next((length for length in lengths if length > 0), None)
 
 
@@ -265,26 +270,21 @@ async def _ask(
     kind: type[T], endpoint: Endpoint, path: str, body: JsonObject | None = None, timeout: float = _ANSWER_S
 ) -> T | None:
     """The parsed answer; None if there is none in time, or another one."""
-    with suppress(OSError, ValueError, ValidationError):
+    from http.client import HTTPException
+
+    with suppress(OSError, ValueError, HTTPException):
         async with asyncio.timeout(timeout):
-            head, _, answer = (await _exchange(endpoint, path, body)).partition(b"\r\n\r\n")
-            if b" 200 " in head.partition(b"\r\n")[0] + b" ":
-                return kind.model_validate_json(answer)
+            return kind.model_validate_json(await asyncio.to_thread(_exchange, endpoint, path, body, timeout))
     return None
 
 
-async def _exchange(endpoint: Endpoint, path: str, body: JsonObject | None) -> bytes:
+def _exchange(endpoint: Endpoint, path: str, body: JsonObject | None, timeout: float) -> bytes:
+    from http.client import HTTPConnection, HTTPSConnection
+
     url, key = urlsplit(endpoint.root), "".join((endpoint.key or "none").split())
-    secure = url.scheme == "https"
-    reader, writer = await asyncio.open_connection(
-        url.hostname, url.port or (443 if secure else 80), ssl=secure or None
-    )
-    sent = b"" if body is None else dumps(body).encode()
-    with closing(writer):
-        method = "GET" if body is None else "POST"
-        head = f"{method} {path} HTTP/1.0\r\nHost: {url.netloc}\r\nConnection: close\r\nContent-Length: {len(sent)}\r\n"
-        writer.write(f"{head}Content-Type: application/json\r\nAuthorization: Bearer {key}\r\n\r\n".encode() + sent)
-        answer = bytearray()
-        while len(answer) < _MAX_RESPONSE_BYTES and (piece := await reader.read(_MAX_RESPONSE_BYTES)):
-            answer += piece
-        return bytes(answer)
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+    connect = HTTPSConnection if url.scheme == "https" else HTTPConnection
+    with closing(connect(url.hostname or "", url.port, timeout=timeout)) as connection:
+        connection.request("GET" if body is None else "POST", path, dumps(body) if body else None, headers)
+        answer = connection.getresponse()
+        return answer.read(_MAX_RESPONSE_BYTES) if answer.status == 200 else b""

@@ -39,8 +39,12 @@ async def server() -> AsyncIterator[TestServer]:
         await end.wait()
         return response
 
+    async def move(request: web.Request) -> web.Response:
+        raise web.HTTPMovedPermanently("/v2/chat")
+
     app = web.Application(client_max_size=2**24)
     app.router.add_post("/v1/slow", stall)
+    app.router.add_post("/v1/moved", move)
     app.router.add_route("*", "/{tail:.*}", tell)
     async with TestServer(app) as running:
         yield running
@@ -99,6 +103,11 @@ async def test_what_takes_too_long_in_all_is_a_network_error(server: TestServer)
     error = await failure(str(server.make_url("/v1")), "/slow", within=0.2)
     assert error.kind is ErrorKind.NETWORK
     assert str(error) == f"127.0.0.1:{server.port}: it took too long"
+
+
+async def test_a_redirect_that_loses_the_request_is_told(server: TestServer) -> None:
+    error = await failure(str(server.make_url("/v1")), "/moved")
+    assert (error.kind, str(server.make_url("/v2/chat")) in str(error)) == (ErrorKind.BAD_REQUEST, True)
 
 
 @pytest.mark.parametrize("address", ["localhost:1234/v1", "http://[::1", "http://h:99999"])

@@ -91,6 +91,38 @@ async def test_a_window_is_what_the_model_the_machine_and_the_owner_allow(
     assert (found, nobody) == (LocalModel(window, loaded, vision=False), None)
 
 
+SHOWN = {"general.architecture": "qwen3", "qwen3.context_length": 40_960, "qwen3.attention.key_length": 128}
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {**SHOWN, "general.architecture": None},
+        {**SHOWN, "general.architecture": "Qwen3"},
+        {**SHOWN, "qwen3.context_length": "40960"},
+        {**SHOWN, "qwen3.context_length": 40_960.0},
+        {**SHOWN, "qwen3.block_count": 36, "qwen3.attention.head_count_kv": [0, 8, 0], "tokenizer.ggml.tokens": ["a"]},
+    ],
+)
+async def test_the_facts_of_a_model_may_have_other_types(facts: dict[str, object]) -> None:
+    async def show(_: web.Request) -> web.Response:
+        return web.json_response({"model_info": facts, "capabilities": ["completion", None, "vision"]})
+
+    app = web.Application()
+    app.router.add_post("/api/show", show)
+    async with Served(app) as server:
+        found = await look_up(Endpoint(vendor("ollama"), base_url=server.root), "ollama/m")
+    assert found == LocalModel(MOST_WINDOW, vision=True)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"size": None}, {"size": "5 GB"}, {"remote_host": None}, {"details": "x"}, {"type": 3}, {"task": []}]
+)
+async def test_an_odd_fact_hides_no_model(odd: dict[str, object]) -> None:
+    async with serving("/api/tags", {"models": [{"name": "qwen3:8b", **odd}]}) as server:
+        assert await ollama_models(Endpoint(vendor("ollama"), base_url=server.root)) == ("qwen3:8b",)
+
+
 @pytest.mark.parametrize(
     ("path", "answer"),
     [
@@ -98,6 +130,8 @@ async def test_a_window_is_what_the_model_the_machine_and_the_owner_allow(
         ("/v1/models", {"data": [{"id": "other"}, {"id": "q", "max_model_len": 12_000}]}),
         ("/v1/models", {"data": [{"id": "q", "max_model_len": -1}, {"id": "q", "max_model_len": 12_000}]}),
         ("/props", {"default_generation_settings": {"n_ctx": 12_000}}),
+        ("/v1/models", {"data": [{"id": "q", "size": None, "details": [], "meta": {"n_ctx": 12_000}}]}),
+        ("/v1/models", {"data": [{"id": "q", "capabilities": "tools", "parameters": {"max_seq_len": "12000"}}]}),
     ],
 )
 async def test_other_servers_tell_their_windows(path: str, answer: object) -> None:

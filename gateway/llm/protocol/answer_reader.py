@@ -22,9 +22,10 @@ from gateway.llm.provider import KeepAlive, ProviderEvents, ThinkingEnded
 _DRAIN_S = 0.25
 _AFTER_FINISH_S = 5.0
 _AFTER_FINISH_BYTES = 2**16
-_DONE = re.compile(rb"\[?done\]?", re.IGNORECASE)
+_DONE = re.compile(rb'"?\[?(?:done|end)\]?"?|\{"done": ?true\}', re.IGNORECASE)
 _IDLE = re.compile(rb":.*|null|\"?(?:ping|keep-?alive|heartbeat)\"?|", re.IGNORECASE)
 """Payloads that only keep the connection alive."""
+_LOST_END = re.compile(r"(?<=\})\s*(?:data:\s*)?(?=\{)")
 _OTHER_FIELDS = (b":", b"event:", b"id:", b"retry:")
 
 
@@ -97,8 +98,12 @@ def _tolerated(payload: bytes, error: ValidationError) -> Chunk:
     faults = error.errors(include_input=False, include_url=False)
     if any(fault["type"] == "too_long" for fault in faults):
         raise endless(f"a list of more than {MAX_CALLS} items") from error
-    with suppress(ValueError, RecursionError):
-        data = json.loads(payload.decode(errors="replace"))
+    with suppress(ValueError, TypeError, LookupError, RecursionError):
+        text = payload.decode(errors="replace").removesuffix("data: [DONE]")
+        if faults[0]["type"] == "json_invalid":  # it may be several events without the ends of their lines
+            events = json.loads(f"[{_LOST_END.sub(',', text)}]")
+            text = json.dumps({"choices": [choice for event in events for choice in event["choices"]]})
+        data = json.loads(text)
         replace_odd_values(data, [fault["loc"] for fault in faults])
         return Chunk.model_validate(data)
     raise no_answer(payload) from error
@@ -147,10 +152,10 @@ class DataLines:
         lines = b"".join((*self._rest, data[:ended])).splitlines()
         self._rest = [data[ended:]]
         for line in lines:
-            field, begun = line.removeprefix(BOM_UTF8), self._begun
-            payload = field.removeprefix(b"data:").removeprefix(b"error:").strip()
+            field, begun = line.lstrip(b"\xef\xbb\xbf\0\x1e \t"), self._begun
+            payload = field.removeprefix(b"data: ").removeprefix(b"data:").removeprefix(b"error:").strip()
             is_payload = field.startswith((b"data:", b"{", b"error:")) and not _IDLE.fullmatch(payload)
-            if begun and not field:
+            if begun and not line:
                 yield bytes(begun)
                 begun.clear()
             elif begun or (is_payload and payload[0] in b"{[" and payload[-1] not in b"}]"):

@@ -61,12 +61,12 @@ class CallBuilder:
         if not (self._written and (other or (name and _begins_object(arguments)))):
             return False
         before = str(self._arguments)
-        return (before != arguments or other) and before.rstrip().endswith("}") and _object(before) is not None
+        return (before != arguments or other) and before.rstrip().endswith("}") and object_text(before) is not None
 
     def made(self) -> ToolCall:
         """The call as the model means it."""
         text = storable(str(self._arguments))
-        arguments = _object(text) or _object(text[self._begun :]) or text
+        arguments = object_text(text) or object_text(text[self._begun :]) or text
         return ToolCall(storable(self.id), bare_name(storable(self.name)), arguments or "{}")
 
 
@@ -80,7 +80,7 @@ def _begins_object(arguments: str) -> bool:
     return arguments.lstrip().startswith("{")
 
 
-def _object(text: str) -> str | None:
+def object_text(text: str) -> str | None:
     """The JSON object that the text is, or that a JSON string holds, without stray marks around it; else None."""
     if text.strip() in ("", "null", "None", "[]"):
         return "{}"
@@ -88,7 +88,7 @@ def _object(text: str) -> str | None:
     with suppress(ValueError, RecursionError):
         value, end = _JSON.raw_decode(text)
         if isinstance(value, str):
-            return _object(value)
+            return object_text(value)
         if isinstance(value, dict) and (_BEHIND_OBJECT.fullmatch(text, end) or text[:end] == text[end:].strip()):
             return text[:end] if json_or_text(text[:end]) == value else json.dumps(value)
     return _from_python(text.rstrip("` \n"))
@@ -121,14 +121,14 @@ class _Open(_Wire, extra="allow"):
         return {name: value for name, value in (self.model_extra or {}).items() if name not in _KNOWN}
 
 
-_ARGUMENTS = ("arguments", "parameters", "input", "args")
+ARGUMENTS = ("arguments", "parameters", "input", "args")
 
 
 class FunctionPiece(_Open):
     """A piece of a call's name or arguments."""
 
     name: str | None = None
-    arguments: str | None = Field(None, validation_alias=AliasChoices(*_ARGUMENTS))
+    arguments: str | None = Field(None, validation_alias=AliasChoices(*ARGUMENTS))
 
 
 class CallPiece(FunctionPiece):
@@ -159,7 +159,7 @@ class Delta(_Open):
 
 
 class StreamChoice(_Wire):
-    """A part of the answer, which is the only one that we ask for. A `message` is the whole: all that a stream said."""
+    """A part of the answer, the only one that we ask for. A `message` that ends a stream is all that it said."""
 
     index: int | None = None
     delta: Delta | None = None
@@ -188,6 +188,7 @@ class UsageReport(_Wire):
     cost: float | None = Field(None, ge=0, le=MAX_USD, allow_inf_nan=False)
 
 
+_CHOICES = AliasChoices("choices", AliasPath("data", "choices"), AliasPath("result", "choices"))
 _USAGE = AliasChoices("usage", AliasPath("choices", 0, "usage"))
 _BASE = AliasPath("base_resp", "status_code")
 _SAYS = ("message", "detail", _BASE, "errors", "error_msg", "msg", "errmsg", "error_message", "fault", "title")
@@ -196,7 +197,7 @@ _SAYS = ("message", "detail", _BASE, "errors", "error_msg", "msg", "errmsg", "er
 class Chunk(_Wire):
     """One event of the stream, or a whole answer sent in one piece."""
 
-    choices: list[StreamChoice] | None = Field(None, max_length=MAX_CALLS)
+    choices: list[StreamChoice] | None = Field(None, max_length=MAX_CALLS, validation_alias=_CHOICES)
     usage: Annotated[UsageReport | None, WrapValidator(if_sensible), Field(validation_alias=_USAGE)] = None
     error: object = None
     says: object = Field(None, validation_alias=AliasChoices(*_SAYS))
@@ -205,9 +206,12 @@ class Chunk(_Wire):
 
 _CUT = re.compile(r"length|max.{0,8}tokens|context.window|(?<!rate.)limit|truncat|num_predict", re.IGNORECASE)
 _HELD_BACK = re.compile(
-    r"(?<!call_)filter|safe|sensitiv|prohibit|block|recit|refus|guard|spii|toxic|policy|armor|language", re.I
+    r"(?<!call_)filter|safe|sensitiv|prohibit|block|recit|refus|guard|spii|toxic|policy|armor|language|censor|viola",
+    re.I,
 )
-_BROKEN = re.compile(r"error|abort|insufficient|malformed|time_?out|cancel|fail|interrupt|preempt", re.IGNORECASE)
+_BROKEN = re.compile(
+    r"(?i)error|abort|insuff|malform|time_?out|cancel|fail|interr|preempt|load|rate.lim|busy|kill|termin|memory|connect|avail"
+)
 
 
 def _ending(finish: str) -> str:
@@ -228,7 +232,7 @@ def replace_odd_values(data: Any, places: Iterable[Sequence[int | str]]) -> None
         for step in way:
             holder = holder[step]
         value = holder[key]
-        if isinstance(value, int | float) or (key in _ARGUMENTS and value is not None):
+        if (isinstance(value, int | float) and value is not False) or (key in ARGUMENTS and value is not None):
             holder[key] = json.dumps(value)
         else:
             holder[key] = {} if isinstance(holder, list) else None
@@ -272,7 +276,7 @@ class AnswerBuilder:
     def _add_choice(self, choice: StreamChoice, begun: bool) -> str:
         """We ask for one answer; some servers put its calls into a second choice."""
         self.finish = choice.finish_reason or self.finish
-        delta = choice.delta or (None if begun else choice.message)
+        delta = choice.delta or (None if begun and choice.finish_reason else choice.message)
         if delta is None:
             return ""
         older = (CallPiece(index=0, function=delta.function_call),) if delta.function_call else ()

@@ -69,6 +69,8 @@ class HttpClient:
         headers = {"Content-Type": "application/json"} if isinstance(body, Mapping) else None
         try:
             async with session.post(self._base_url + path, data=data, headers=headers, timeout=timeouts) as response:
+                if response.method != "POST":  # a redirect by 301 or 302 loses the request
+                    raise ModelError(ErrorKind.BAD_REQUEST, f"it redirects to {response.url}; change base_url")
                 refuse_encoded(response.status, response.headers, "gzip", "deflate")
                 if response.status >= 400:
                     refusal = await beginning(response.content.iter_any())

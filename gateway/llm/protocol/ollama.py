@@ -147,7 +147,8 @@ def _chunk(line: bytes, places: Iterator[int]) -> bytes:
     """The line in OpenAI's form, its calls at the next places: Ollama sends each call whole, often without an id."""
     with suppress(ValueError, TypeError, RecursionError):
         match json.loads(line):
-            case {"message": dict(message), **rest}:
+            case dict(rest) if not rest.get("error") and ("message" in rest or "done" in rest):
+                message = rest.get("message") or {}
                 calls = message.get("tool_calls") or []
                 delta = message | {"tool_calls": [each | {"index": next(places)} for each in calls]}
                 finish = (rest.get("done_reason") or "stop") if rest.get("done") else None

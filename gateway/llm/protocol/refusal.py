@@ -10,9 +10,9 @@ from gateway.llm.errors import ErrorKind, ModelError, classify
 from gateway.llm.protocol.bounds import MAX_REFUSAL_BYTES
 
 _MAX_QUOTED_BYTES = 2_000
-_A_DAY = re.compile(r"per[ _-]?day|calls ?/ ?(day|month)|\bdaily\b|\b[rt]pd\b|今日|每日", re.IGNORECASE)
+_DAYS = re.compile(r"(?i)per[ _-]?(day|week|month)|/ ?month|(dai|week|month)ly\b|[rt]pd\b|24 ?h|86400s|[今每][日天]")
 _DAY_WAIT_S = 3_600.0
-"""At least so long for a quota of a day, whatever shorter time a server names beside it."""
+"""At least so long for a quota of a day or more, whatever shorter time a server names beside it."""
 _MARKUP = re.compile(r"<(style|script)\b[^<>]*>[^<]*</\1>|<[^<>]*>", re.IGNORECASE)
 _PLACES = (
     *("metadata", "raw", "fault", "base_resp", "errors", "error_description", "detail", "message", "msg", "error"),
@@ -91,11 +91,11 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-_WAIT = re.compile(r'"retry_?(?:delay|after)(?:_?seconds|(_ms))?"\s*:\s*"?(\d+(?:\.\d+)?)', re.IGNORECASE)
+_WAIT = re.compile(r'(?i)"(?:retry|resets?|wait|estimated)(?!s?_?at)\w*?(_ms)?"[^\d,]{1,15}?(\d+(?:\.\d+)?)')
 
 
 def wait_in(body: str, message: str) -> float | None:
     """Seconds to wait, as an error's body or its message says."""
     found = _WAIT.search(body)
     wait = float(found[2]) / (1000 if found[1] else 1) if found else seconds_in(message)
-    return max(wait or 0.0, _DAY_WAIT_S) if _A_DAY.search(f"{body} {message}") else wait
+    return max(wait or 0.0, _DAY_WAIT_S) if _DAYS.search(f"{body} {message}") else wait

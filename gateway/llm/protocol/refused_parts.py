@@ -55,9 +55,13 @@ SCHEMAS = "keywords of the tools' schemas"
 _SCHEMA = re.compile(r"function_?(decl|param)|(?<!in )schema|grammar|tools?[\w.\[\]]*param", re.IGNORECASE)
 _OF_THINKING = frozenset({"reasoning_effort", "reasoning", "thinking", "enable_thinking", "chat_template_kwargs"})
 ORDER = "messages of one role in a row"
-_ALTERNATE = re.compile(r"(roles?|messages?)\b.{0,80}\balternat|unexpected role", re.IGNORECASE | re.DOTALL)
+_ALTERNATE = re.compile(
+    r"(?is)(roles?|messages?)\b.{0,80}(\balternat|in a row)|unexpected role(?!\W+system)|consecutive|same role|交替"
+)
 SYSTEM = "messages of the system"
-_NO_SYSTEM = re.compile(r"system (role|message).{0,20} (not|must)|(role|support|got)\W{1,3}system|developer inst", re.I)
+_NO_SYSTEM = re.compile(
+    r"(?i)system (role|message).{0,20} (not|must)|(role|port|got|支持)\W{1,3}system|developer inst|user\W.{0,6}assist"
+)
 _SAID = ((CHAT, _NOT_BY_CHAT), (ORDER, _ALTERNATE), (SYSTEM, _NO_SYSTEM))
 _WANTED = re.compile(
     r"(?si)(?=.*(reasoning_(content|details)|thought_?signature|redacted_thinking))"
@@ -66,17 +70,18 @@ _WANTED = re.compile(
 _NOT_TAKEN = re.compile(
     r"support|unrecognized|unknown|unexpected|extra (inputs|fields)|not (permitted|allowed|available|enabled)"
     r"|deprecated|disabled|requires|unavailable|no endpoints|cannot find field|remove the|invalid for this|not a valid"
-    r"|instead of|(can't|cannot) (use|call)|not (accepted|implemented)|(must|should) be (one of|in\b|between|'|null)",
+    r"|instead of|(can't|cannot) (use|call)|not (accepted|implemented)|(must|should) be (one of|in\b|between|'|null)"
+    r"|must be (empty|false)|n[o']t (able|capable)|lacks?\b|\bno.{0,20}capabilit|illegal|no provider|不支持|対応し",
     re.IGNORECASE,
 )
-_TOOL_WORDS = re.compile(r"\btools?\b|tool[ _-]?(use|choice|call)|function[ _-]?call|\bfunctions\b", re.IGNORECASE)
+_TOOL_WORDS = re.compile(r"\btools?\b|tool[ _-]?(use|choice|call)|function[ _-]?call|\bfunctions\b|工具|ツール", re.I)
 _NO_IMAGES = re.compile(
     r"\b(images?|image_url|pictures?|attachments)\b|vision|multi-?modal|content.{1,17}be a.{0,7}string|text.only"
-    r"|only text|non-text|content (part|type)|interface \{\}|\.content\b.{0,20}string|be (in )?\W{1,2}text",
+    r"|only (accepts )?text|non-text|content (part|type)|interface \{\}|\.content\b.{0,20}str|be (in )?\W{1,2}text|图",
     re.IGNORECASE,
 )
 _FAULTY_IMAGE = re.compile(
-    r"(invalid|unsupported|corrupt\w*|valid|at most \d+) (base64 )?image\b(?! input)"
+    r"(invalid|unsupported|corrupt\w*|valid|at most [1-9]\d*) (base64 )?image\b(?! input)"
     r"|(could not|unable to|failed to|cannot) (process|decode|load|identify|read|open|fetch|download)\b.{0,30}\bimage"
     r"|\bimages?\b.{0,60}(too (large|big|small|many)|exceed|dimension|corrupt|truncated|unknown format|(not |in)valid)",
     re.IGNORECASE | re.DOTALL,
@@ -84,7 +89,8 @@ _FAULTY_IMAGE = re.compile(
 """Of a picture, not of the model."""
 FAULTY = "pictures, one of which is faulty"
 _NOT_SHOWN = "\n(A picture here was refused as too large or damaged, so you get none of them: say so.)"
-_THINKING_WORDS = re.compile(r"thinking|reasoning|\beffort\b|\bthink value", re.IGNORECASE)
+_THINKING_WORDS = re.compile(r"thinking|reasoning|\beffort\b|\bthink value|思考", re.IGNORECASE)
+_ALSO = {"stream": r"|\b[Ss]treaming\b|流式", "stream_options": r"|streamOptions|include_usage"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +200,7 @@ def refused_part(
         return OTHERS_CALLS
 
     def is_named(name: str) -> bool:
-        return name in error.fields or bool(re.search(rf"\b{re.escape(name)}\b", error.words))
+        return name in error.fields or bool(re.search(rf"\b{re.escape(name)}\b{_ALSO.get(name, '')}", error.words))
 
     not_taken = bool(_NOT_TAKEN.search(error.words)) or str(error.code).startswith("unsupported_")
     if not_taken and any(map(is_named, given_back(prompt, left.source))):

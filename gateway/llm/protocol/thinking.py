@@ -6,23 +6,25 @@ from dataclasses import dataclass, field
 from gateway.domain.text.texts import GrowingText
 
 _ANYWHERE = {"◁think▷": "◁/think▷"} | {f"<{tag}>": f"</{tag}>" for tag in ("think", "seed:think", "mm:think")}
-_TAGS = {f"<{tag}>": f"</{tag}>" for tag in ("thinking", "thought", "reasoning", "antthinking", "longcat_think")}
+_NAMED = r"<(\|?)(\w*(?:think|thought|reason|reflection|scratchpad|monologue|思考|推理)\w*)(\|?)>"
+"""Marks by other names; what ends them has a slash before the name."""
 _HARMONY = {"<|channel|>analysis": "<|end|>", "<|channel|>final": "<|message|>"}
 _TOKENS = {"[think]": "[/think]", "<|start_thinking|>": "<|end_thinking|>", "<|channel>thought": "<channel|>"}
-_OTHERS = {"<|begin_of_thought|>": "<|end_of_thought|>", "<unused94>thought": "<unused95>"}
-_EMPTY = ("<|start|>assistant", "<|channel|>commentary<|message|>", "<|begin_of_box|>", "<|begin_of_solution|>")
+_OTHERS = {"<|begin_of_thought|>": "<|end_of_thought|>", "<unused94>thought": "<unused95>", "<|think|>": "<|end|>"}
+_EMPTY = (
+    r"<\|(?:(?:im_)?start|begin)\|>assistant|<\|channel\|>commentary<\|message\|>|<\|(?:begin_of_\w+|start_response)\|>"
+)
 """Marks of an answer that begin no thinking."""
-_AT_THE_START = {**_TOKENS, **_OTHERS, **_TAGS, **_HARMONY, **dict.fromkeys(_EMPTY, "")}
-"""Marks that answers have for other reasons, too, so they count only where an answer begins."""
-_CLOSING = {**_ANYWHERE, **_AT_THE_START}
-_MARKS = (*_CLOSING, *_ANYWHERE.values())
-_MARK = re.compile("|".join(map(re.escape, _MARKS)), re.IGNORECASE)
+_CLOSING = {**_ANYWHERE, **_TOKENS, **_OTHERS, **_HARMONY}
+_MIDWAY = {*_ANYWHERE, *_ANYWHERE.values()}
+"""Answers have other marks for other reasons, too, so those count only where an answer begins."""
+_MARK = re.compile("|".join((*map(re.escape, (*_CLOSING, *_ANYWHERE.values())), _NAMED, _EMPTY)), re.IGNORECASE)
 FENCE = re.compile(r"^ {0,3}(?:`{3,}|~{3,})", re.MULTILINE)
 _HINTS = frozenset("<[◁`~")
-_OPEN_END = re.compile(r"[<[◁][^<>\s]{0,24}>?\w{0,12}(?:<[^<>\s]{0,12})?\s*\Z")
+_END = re.compile(r"(?:(?:</?s>|<eos>|\[eos\]|<end_of_turn>|<turn\|>|<[|｜][a-z_▁]{3,20}[|｜]>)\s*)+", re.IGNORECASE)
+"""Marks that end the turn; behind an answer they aren't a part of it."""
+_OPEN_END = re.compile(r"[<[◁][^<>\s]{0,24}>?\w{0,12}\s*(?:<[^<>\s]{0,24}>?\s*){0,2}\Z")
 """The end of a text that may be the beginning of a mark, or of the end of the turn."""
-_END = re.compile(r"(?:</s>|<eos>|\[eos\]|<end_of_turn>|<turn\|>|<[|｜][a-z_▁]{3,20}[|｜]>)\s*", re.IGNORECASE)
-"""A mark that ends the turn; behind an answer it isn't a part of it."""
 _LINE_START = 12
 """Characters of a line that are kept: its beginning, for a fence, and its last one."""
 
@@ -82,8 +84,9 @@ class ThinkingFilter:
             return "", text[at + len(mark) :]
         if (match := self._next_mark(text)) is None:
             return None
-        self._until = _CLOSING.get(match[0].lower(), "")
-        if match[0].lower() not in _CLOSING and (self._begun or text[: match.start()].strip()):
+        mark = match[0].lower()
+        self._until = f"<{match[1]}/{match[2]}{match[3]}>".lower() if match[2] else _CLOSING.get(mark, "")
+        if mark in _ANYWHERE.values() and (self._begun or text[: match.start()].strip()):
             self.dropped, self._begun, self._line = True, False, ""
         return text[: match.start()], text[match.end() :]
 
@@ -94,7 +97,7 @@ class ThinkingFilter:
             begins = not self._begun and not before.strip()
             fenced = self._fenced ^ (len(FENCE.findall(self._line + before)) % 2 == 1)
             in_code = fenced or (self._line + before).endswith("`")
-            if not in_code and (begins or match[0].lower() not in _AT_THE_START):
+            if not in_code and (begins or match[0].lower() in _MIDWAY):
                 return match
         return None
 

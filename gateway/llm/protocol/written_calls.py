@@ -14,17 +14,17 @@ from pydantic import Json as JsonText
 from gateway.domain.conversation.model import Prompt, ToolCall, ToolMessage, ToolSpec, UserMessage
 from gateway.domain.json import Json, JsonObject, json_or_text
 from gateway.llm.protocol.bounds import MAX_CALLS
-from gateway.llm.protocol.chunks import bare_name
+from gateway.llm.protocol.chunks import ARGUMENTS, bare_name, object_text
 from gateway.llm.protocol.thinking import FENCE
 
 _MARK = (
-    r"(?:<[|｜]/?[^<>|｜\n]{1,40}[|｜]>|(?i:</?(?:\w+:)?tool_?calls?>)|</?function_calls>"
-    r"|\[(?:TOOL_CALLS|CALL_ID\]\w+\[ARGS|ARGS)\])"
+    r"(?:<[|｜]/?[^<>|｜\n]{1,40}[|｜]>|(?i:</?(?:\w+:)?(?:tool|function)_?calls?(?: [^<>]*)?>)|</?tools>"
+    r"|\[(?:TOOL_CALLS|CALL_ID\]\w+\[ARGS|ARGS)\]|functools(?=\[))"
 )
 _OPENING = re.compile(rf"(?:(?:{_MARK}|(?:commentary\s+)?to=functions\.)\s*)+")
 _CLOSING = re.compile(_MARK)
 _BETWEEN = re.compile(
-    rf"\s*{_MARK}\s*(?:{_MARK}\s*)+|\[TOOL_CALLS\]|(?<=</function>)\s+(?=<function=)|(?<=\}});\s*(?=\{{)"
+    rf"\s*{_MARK}\s*(?:{_MARK}\s*)+|\[TOOL_CALLS\]|(?<=</function>)\s+(?=<function=)|(?<=\}})[;\n]\s*(?=\{{)"
 )
 _NAMED = re.compile(
     rf"(?:function{_MARK})?([\w.-]+)(?::\d+)?(?:\s*(?:{_MARK}|commentary|json))*"
@@ -41,13 +41,15 @@ _SPELLINGS = (
     (re.compile(r"</invoke>"), "</function>"),
 )
 """Other ways to write `<function=…>` and its parameters."""
-_FUNCTION = re.compile(r"<function=([\w-]+)>(.*)</function>", re.DOTALL)
+_FUNCTION = re.compile(rf"(?:function{_MARK})?<function=([\w-]+)>(.*?)(?:</function>)?", re.DOTALL)
 _PYTHON = re.compile(r"\[?[A-Za-z_]\w*\((?:\s*\w+\s*=|\s*\))")
 _BEGINNING = re.compile(
     r"<[^<>\n]{0,40}(?:tool|function|invoke|python_tag|plugin)[^<>\n]{0,60}>|\[TOOL_CALLS\]|functools\["
     r"|<\|channel\|>commentary to=",
     re.IGNORECASE,
 )
+_ACTION = r"(?:Thought:[^<]{{0,4000}}\n)?Action: ?(?:{0})\s|<(?:{0})>"
+"""The beginning of a call as a framework of agents has it."""
 _CALLED = r"(?<!\w)({})(?=[\"'>]|:\d|\.call\(|\s*[({{<\[|｜]|\s*\n)"
 _PARAMETER = re.compile(r"<parameter=([\w-]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
 _SHORTEST_QUOTE = 3
@@ -73,13 +75,13 @@ class WrittenCall:
 
 def written_calls(text: str, tools: Sequence[ToolSpec]) -> list[WrittenCall]:
     """The calls of known tools that the whole text is, each once; none for any other text."""
-    text, specs = text.strip(), {tool.name: tool for tool in tools}
-    if len(text) > _LONGEST_CALL:
+    if len(text) > _LONGEST_CALL or text.lstrip("\n").startswith("    "):
         return []
+    text, specs = text.strip(), {tool.name: tool for tool in tools}
     inner, marked = _between_marks(text)
     calls = _calls(inner, specs, marked=marked)
-    if not calls and marked and 1 < len(parts := _BETWEEN.split(inner)) <= MAX_CALLS:
-        each = [_calls(part.strip(), specs, marked=True) for part in parts]
+    if not calls and 1 < len(parts := _BETWEEN.split(inner)) <= MAX_CALLS:
+        each = [_calls(part.strip(), specs, marked=marked) for part in parts]
         calls = [call for found in each for call in found] if all(each) else []
     return [call for place, call in enumerate(calls) if call not in calls[:place]]
 
@@ -98,17 +100,18 @@ def unreadable_call(text: str, tools: Sequence[ToolSpec]) -> tuple[str, str] | N
     text = text.strip()
     marks = (found.start() for found in islice(_BEGINNING.finditer(text), MAX_CALLS))
     at = next((place for place in marks if not _in_code(text[:place])), None)
-    at = 0 if _PYTHON.match(text) and text.endswith((")", ")]")) else at
+    names = "|".join(re.escape(tool.name) for tool in tools) or "(?!)"
+    at = 0 if (_PYTHON.match(text) and text.endswith((")", ")]"))) or re.match(_ACTION.format(names), text) else at
     if at is None or (at and not text.endswith((">", "}", "]"))):
         return None
-    called = re.compile(_CALLED.format("|".join(re.escape(tool.name) for tool in tools) or "(?!)")).search(text, at)
+    called = re.compile(_CALLED.format(names)).search(text, at)
     return (text[:at].rstrip(), called[1]) if called else None
 
 
 def _in_code(before: str) -> bool:
     """Whether a text goes on in code, or in a line that is quoted."""
-    line = before.rpartition("\n")[2].lstrip()
-    return line.startswith(">") or before.endswith("`") or len(FENCE.findall(before)) % 2 == 1
+    line = before.rpartition("\n")[2]
+    return bool(re.match(r" {4}|\s*>", line)) or before.endswith("`") or len(FENCE.findall(before)) % 2 == 1
 
 
 def _between_marks(text: str) -> tuple[str, bool]:
@@ -145,19 +148,21 @@ def _named(text: str, specs: dict[str, ToolSpec]) -> list[WrittenCall]:
 
 
 class _Written(BaseModel, defer_build=True):
-    name: str = Field(validation_alias=AliasChoices("name", "tool_name", AliasPath("function", "name")))
-    arguments: JsonText[dict[str, JsonValue]] | dict[str, JsonValue] = Field(
-        validation_alias=AliasChoices("arguments", "parameters", AliasPath("function", "arguments"))
+    name: str = Field(
+        validation_alias=AliasChoices("name", "tool_name", "tool", AliasPath("function", "name"), "function")
+    )
+    arguments: JsonText[dict[str, JsonValue]] | dict[str, JsonValue] | None = Field(
+        None, validation_alias=AliasChoices(*ARGUMENTS, "tool_input", AliasPath("function", "arguments"))
     )
 
 
 def _json(text: str, *, marked: bool) -> list[WrittenCall]:
     """`{"name": …, "arguments": {…}}`, in a list or alone."""
-    data = json_or_text(text)
+    data = json_or_text((marked and object_text(text)) or text)
     with suppress(ValidationError):
-        found = data.get("tool_calls", [data]) if isinstance(data, dict) else data
+        found = data.get("tool_calls", [data.get("function_call", data)]) if isinstance(data, dict) else data
         calls = map(_Written.model_validate, found if isinstance(found, list) else ())
-        return [WrittenCall(call.name, call.arguments, marked) for call in calls]
+        return [WrittenCall(call.name, call.arguments or {}, marked) for call in calls if marked or call.arguments]
     return []
 
 

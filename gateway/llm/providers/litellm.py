@@ -67,23 +67,19 @@ class LitellmProvider(Provider):
         """Import litellm in a thread."""
         await self._open()
 
-    async def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> ProviderEvents:
+    def stream(self, model: str, prompt: Prompt, params: CallParams, /) -> ProviderEvents:
         """Send one request, and another at once if the model refused an optional parameter."""
-        litellm = self._module or await self._open()
 
         def ask(left: LeftOut, thinking: ThinkingFilter) -> Request:
-            request = self._request(litellm, model, prompt, params, left)
-            return request, aclosing(self._answer(litellm, model, request, thinking))
+            request = self._request(model, prompt, params, left)
+            return request, aclosing(self._answer(model, request, thinking))
 
-        async with aclosing(asked(ask, self._endpoint, model, prompt, params, self._endpoint.source(model))) as events:
-            async for event in events:
-                yield event
+        return asked(ask, self._endpoint, model, prompt, params, self._endpoint.source(model))
 
-    async def _answer(
-        self, litellm: Litellm, model: str, request: dict[str, Json], thinking: ThinkingFilter
-    ) -> ProviderEvents:
+    async def _answer(self, model: str, request: dict[str, Json], thinking: ThinkingFilter) -> ProviderEvents:
+        litellm = self._module or await self._open()
         with _translating():
-            chunks = await litellm.acompletion(**request)
+            chunks = await litellm.acompletion(**request, model=_named(litellm, model))
             reading = read_answer(_payloads(chunks), self._endpoint.source(model), thinking)
             async with aclosing(chunks), aclosing(reading) as events:
                 async for event in events:
@@ -123,15 +119,12 @@ class LitellmProvider(Provider):
                 self._module = await asyncio.to_thread(_import)
             return self._module
 
-    def _request(
-        self, litellm: Litellm, model: str, prompt: Prompt, params: CallParams, left: LeftOut
-    ) -> dict[str, Json]:
+    def _request(self, model: str, prompt: Prompt, params: CallParams, left: LeftOut) -> dict[str, Json]:
         prefix, name = split_model(model)
         messages = left.messages(prompt)
         if prefix in NATIVE and "claude" in name:
             messages = cacheable(messages)
         request: dict[str, Json] = {
-            "model": _named(litellm, model),
             "messages": messages,
             "stream": True,
             "stream_options": {"include_usage": True},
