@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Supaclaw
 
 
@@ -41,14 +43,44 @@ def test_a_channels_settings_are_checked_too(supaclaw: Supaclaw) -> None:
     assert "channels.telegram.tokn: unknown key; did you mean channels.telegram.token?" in done.err
 
 
-def test_secrets_in_the_file_stay_hidden(supaclaw: Supaclaw) -> None:
+def test_a_key_is_kept_outside_of_the_file(supaclaw: Supaclaw, place: Path) -> None:
     told = supaclaw("config", "set", "models.providers.openai.api_key", "very-hush").out
-    assert "is set, in plain; `supaclaw secrets set NAME` stores it encrypted" in told
-    assert "in plain" not in supaclaw("config", "set", "models.providers.openai.api_key", "$secret:OPENAI").out
-    supaclaw("config", "set", "models.providers.openai.api_key", "very-hush")
-    supaclaw("config", "set", "database.url", "postgres://me:very-hush@h/db")
 
-    shown = supaclaw("config", "get", "models").out + supaclaw("config", "get", "database.url").out
+    name = "MODELS_PROVIDERS_OPENAI_API_KEY"
+    assert told.startswith("models.providers.openai.api_key is set\nits value is kept as ")
+    assert "hush" not in (place / "config.json").read_text() + told
+    assert supaclaw("config", "get", "models.providers.openai.api_key").out == f"$env:{name}\n"
+    saved = place / "data" / "keys" / f"{name.lower()}.env"
+    assert (saved.read_text(), saved.stat().st_mode & 0o777) == (f"{name}='very-hush'\n", 0o600)
+    assert supaclaw("config", "validate").code == 0
+
+
+def test_the_keys_of_a_refused_setting_are_kept_nowhere(supaclaw: Supaclaw, place: Path) -> None:
+    assert supaclaw("config", "set", "channels.telegram.token", "no-token").code == 1
+    assert supaclaw("config", "set", "models.providers.openai", '{"api_key": "hush", "base": "x"}').code == 1
+
+    assert not (place / "data").exists()
+
+
+def test_a_value_that_a_variable_would_hide_is_refused(
+    supaclaw: Supaclaw, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODELS_PROVIDERS_OPENAI_API_KEY", "another")
+
+    done = supaclaw("config", "set", "models.providers.openai.api_key", "very-hush")
+
+    assert "MODELS_PROVIDERS_OPENAI_API_KEY is set in the environment, which overrides saved values" in done.err
+    assert not (place / "config.json").exists()
+
+
+def test_secrets_in_the_file_stay_hidden(supaclaw: Supaclaw) -> None:
+    told = supaclaw("config", "set", "database.url", "postgres://me:very-hush@h/db").out
+    assert "is set, in plain; `supaclaw secrets set NAME` stores it encrypted" in told
+    headers = '{"url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer very-hush"}}'
+    assert "in plain" in supaclaw("config", "set", "tools.mcp.time", headers).out
+    assert "in plain" not in supaclaw("config", "set", "models.providers.openai.api_key", "$secret:OPENAI").out
+
+    shown = supaclaw("config", "get", "tools").out + supaclaw("config", "get", "database.url").out
 
     assert "hush" not in shown + told
     assert "postgres://me:[hidden]@h/db" in shown

@@ -6,8 +6,9 @@ from typing import Annotated
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import argument, print_json
 from gateway.config.channels import check_channels
+from gateway.config.data.keys import save_keys
 from gateway.config.editing import config_file
-from gateway.config.editing.hidden import HIDDEN, is_named_as_secret, masked
+from gateway.config.editing.hidden import HIDDEN, is_named_as_secret, masked, references
 from gateway.config.environment import Environment, is_place_chosen
 from gateway.config.load import load, parse, variable_of
 from gateway.config.model import json_schema
@@ -16,6 +17,7 @@ from gateway.domain.json import json_or_text
 from gateway.logs import SecretMask
 
 Key = Annotated[str, argument("A dotted key, such as models.primary.", "KEY")]
+KEPT = "its value is kept as {0}, outside of config.json; the next start encrypts it as the secret {0}"
 IN_PLAIN = ", in plain; `supaclaw secrets set NAME` stores it encrypted, and $secret:NAME stands for it here"
 
 
@@ -47,7 +49,10 @@ def get(key: Key) -> None:
 
 
 def set(key: Key, value: Annotated[str, argument("The value as JSON; anything else is a string.", "VALUE")]) -> None:
-    """Change one setting. A running gateway applies it at once. An invalid value is refused and not written."""
+    """Change one setting. A running gateway applies it at once. An invalid value is refused and not written.
+
+    Keys and tokens are kept outside of config.json, as by `supaclaw init`.
+    """
     from gateway.app.storage.offline import StoredSecrets
 
     environment = Environment.read(os.environ)
@@ -55,11 +60,21 @@ def set(key: Key, value: Annotated[str, argument("The value as JSON; anything el
     if variable := variable_of(key, os.environ):
         raise OwnerMustAct(f"{key} is set by {variable} in the environment, which overrides {path.name}; change that")
 
-    def check(text: str) -> None:
-        check_channels(parse(text, os.environ, StoredSecrets(environment, os.environ), source=path.name))
+    given, keys = references(json_or_text(value), tuple(key.split(".")))
+    for name, secret in keys.items():
+        if os.environ.get(name) not in (None, "", secret):
+            raise OwnerMustAct(f"{name} is set in the environment, which overrides saved values; change it there")
+
+    def check_and_keep(text: str) -> None:
+        secrets = StoredSecrets(environment, os.environ)
+        check_channels(parse(text, {**os.environ, **keys}, secrets, source=path.name))
+        for name, secret in keys.items():
+            save_keys(environment.data, name.lower(), {name: secret})
 
     if not is_place_chosen(os.environ):
         path.parent.mkdir(parents=True, exist_ok=True)
-    config_file.set_key(path, key, json_or_text(value), check)
-    plain = masked(json_or_text(value), tuple(key.split("."))) != json_or_text(value)
+    config_file.set_key(path, key, given, check_and_keep)
+    plain = masked(given, tuple(key.split("."))) != given
     echo(f"{key} is set{IN_PLAIN if plain else ''}")
+    for name in keys:
+        echo(KEPT.format(name))

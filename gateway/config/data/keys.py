@@ -14,7 +14,7 @@ from gateway.config.data.files import create_private, read_regular, replace_priv
 from gateway.domain.errors import ConfigError, OwnerMustAct, explained
 from gateway.secrets.encryption import Keyring, MasterKey
 
-_VALUE = re.compile(r"[!-&(-\[\]-~]+")
+KEY_VALUE = re.compile(r"[!-&(-\[\]-~]+")
 """Visible ASCII that needs no escape between single quotes."""
 
 
@@ -38,7 +38,7 @@ def save_keys(data: Path, name: str, keys: Mapping[str, str]) -> None:
     Raises `ConfigError` for a value that can't be a key, and if the folder can't be written.
     """
     for variable, value in keys.items():
-        if not _VALUE.fullmatch(value):
+        if not KEY_VALUE.fullmatch(value):
             raise ConfigError(f"the value of {variable} has spaces, quotes or line breaks; copy it again")
     path = data / "keys" / f"{name}.env"
     with explained(f"{path}: cannot be written", ConfigError):

@@ -1,10 +1,12 @@
 """Secrets in config.json: recognised by key or form, hidden for display, replaced by references when typed."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pydantic import JsonValue
 
+from gateway.config.data.keys import KEY_VALUE
 from gateway.config.load import FULL_NAME, NEEDED_FIRST, SECRET, is_reference, usual_name
 from gateway.config.problems import dotted
 from gateway.domain.errors import ConfigError
@@ -73,6 +75,23 @@ def unmasked(draft: JsonValue, stored: JsonValue, env_file: str) -> tuple[JsonVa
         return f"{SECRET}{name}"
 
     return map_texts(draft, restore), tuple(typed.values())
+
+
+def references(value: JsonValue, path: KeyPath) -> tuple[JsonValue, Mapping[str, str]]:
+    """`value`, meant for the key at `path`, with `$env:NAME` instead of its secrets, and those by their names.
+
+    What is needed before secrets can be read stays, and so does what no file of keys can hold.
+    """
+    found: dict[str, str] = {}
+
+    def moved(at: KeyPath, text: str) -> str:
+        if at[0] in NEEDED_FIRST or not is_named_as_secret(at, text) or not KEY_VALUE.fullmatch(text):
+            return text
+        name = _secret_name(at)
+        found[name] = text
+        return f"$env:{name}"
+
+    return map_texts(value, moved, path), found
 
 
 def _secret_name(path: KeyPath) -> str:

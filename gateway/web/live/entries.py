@@ -57,7 +57,9 @@ def _question_card(pages: Pages, row: Question, channels: Mapping[ReviewId, str]
 
 def asked_in(row: ReviewRow, channels: Mapping[ReviewId, str]) -> str:
     """Where a question comes from, in words."""
-    return f"asked by the agent in a {channels[row.id]} chat," if row.id in channels else "asked"
+    if row.id in channels:
+        return f"asked by the agent in a {channels[row.id]} chat,"
+    return "asked by an automated run," if row.task_id is not None and row.address_id is None else "asked"
 
 
 def attachment_json(file: Attached) -> dict[str, Json]:
