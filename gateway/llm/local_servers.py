@@ -95,7 +95,7 @@ _PATHS = ("default_generation_settings", "n_ctx"), ("meta", "n_ctx"), ("paramete
 
 
 class _Properties(BaseModel):
-    """What llama.cpp's server tells of itself, and others of each model."""
+    """Facts that llama.cpp's server tells of itself, and others of each model."""
 
     window: _Fact[int] = Field(None, validation_alias=AliasChoices(*_WINDOWS, *starmap(AliasPath, _PATHS)))
 

@@ -60,7 +60,7 @@ def test_one_is_added_listed_and_shown(supaclaw: Supaclaw) -> None:
 
 
 def test_where_there_are_none_it_says_what_to_do(supaclaw: Supaclaw) -> None:
-    assert supaclaw("schedules", "list").out.startswith("Nothing is scheduled. `schedules list --all`")
+    assert supaclaw("schedules", "list").out.startswith("Nothing is scheduled. `supaclaw schedules add --help`")
     assert supaclaw("schedules", "list", "--json").json == []
 
 

@@ -231,10 +231,10 @@ async def test_it_is_over_with_its_turn(path: MessagePath, office: Office) -> No
 
 async def test_the_branch_of_a_retry_has_no_plan(path: MessagePath, office: Office) -> None:
     await answer(path, said("", ALL), *GOES_ON)
-    path.model.answer = in_turn(*GOES_ON, said("", call("send", to="bob@bob.example")), said("again"))
+    path.model.answer = in_turn(*GOES_ON, said("", call("send", to="bob@bob.example")), said("over and done"))
     async with path.working():
         await path.tell("/retry")
-        await path.channel.until(lambda texts: any("again" in text for text in texts))
+        await path.channel.until(lambda texts: any("over and done" in text for text in texts))
     assert waits(results(path.model.prompts[-1])[-1])
     assert office.sent == []
 

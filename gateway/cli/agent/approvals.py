@@ -76,7 +76,7 @@ def give_grant(
     number: Annotated[str, argument("Such as A17.", "NUMBER")],
     terms: Annotated[list[str], argument("Such as: 5 24h amount<=50 total 200.", "TERMS")],
 ) -> None:
-    """Allow a call in advance, by the number of its approval, with a count and a time."""
+    """Allow a call in advance, with a count and a time."""
     parsed = rules.parse_terms(" ".join(terms), datetime.now(UTC))
     grant = with_owner(lambda conn, owner: rules.give_grant(conn, owner, number, parsed, by="terminal"))
     echo(f"Allowed. {rules.grant_line(grant)}")
