@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import os
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -27,6 +28,7 @@ def main() -> None:
     parser.add_argument("--against", metavar="REVISION", help="measure this one, too, in turns, each three times")
     parser.add_argument("--rounds", type=int, default=3, help="how often, with --against")
     options = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a start of people's has compiled imports
     if options.against:
         found, before = alternately(options.against, options.rounds)
         print(table(lines(found), (options.against, lines(before))))

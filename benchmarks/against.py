@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import median_low
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -26,7 +26,7 @@ def _middle(runs: Sequence[Any]) -> Any:
     """The median of each figure, in dataclasses of dataclasses of numbers."""
     first = runs[0]
     if not is_dataclass(first) or isinstance(first, type):
-        return median(runs)
+        return median_low(runs)
     return replace(
         first, **{field.name: _middle([getattr(run, field.name) for run in runs]) for field in fields(first)}
     )
