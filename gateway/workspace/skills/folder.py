@@ -77,7 +77,7 @@ def checked(found: list[tuple[str, bytes]]) -> Files:
             where = WorkspacePath.parse(path)
         except WorkspaceError as error:
             raise BadSkill(f"{path[:80]!r} cannot be a file's name: {error}") from error
-        if str(where) != path or len(where.parts) > MAX_DEPTH:
+        if str(where) != path or not 0 < len(where.parts) <= MAX_DEPTH:
             raise BadSkill(f"{path[:80]!r} is not a plain path of at most {MAX_DEPTH} parts.")
         names.add("/".join(map(folded, where.parts)))
         files[path] = data
