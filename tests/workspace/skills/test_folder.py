@@ -129,7 +129,8 @@ def test_ten_thousand_files_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [".", "../x", "a/../../x", "/etc/x", "a\\..\\x", "a//b", "./a", "a\u202eb", "~/x", "a/" * 9 + "x", "x" * 300]
+    "name",
+    [".", "../x", "a/../../x", "/etc/x", "a\\..\\x", "a//b", "./a", "a\u202eb", "~/x", "a/" * 9 + "x", "x" * 300],
 )
 def test_names_that_leave_the_folder_are_refused(name: str) -> None:
     with pytest.raises(BadSkill):
