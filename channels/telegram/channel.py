@@ -12,7 +12,7 @@ from channels.telegram.sdk import load_aiogram
 from gateway.domain.channels.channel import Accept, Capabilities, Drafts, Menu, Outgoing, WebhookReply
 from gateway.domain.channels.platform import Logger, PlatformError, Recovery, TokenRefused, TooFast
 from gateway.domain.conversation.inbound import Address, Attachment
-from gateway.domain.errors import OwnerMustAct, required
+from gateway.domain.errors import OwnerMustAct
 from gateway.domain.text.splitting import utf16_tail
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ class Telegram:
 
     @property
     def _client(self) -> "Client":
-        return required(self._opened, RuntimeError("the channel is not open"))
+        if self._opened is None:
+            raise RuntimeError("the channel is not open")
+        return self._opened
 
     @property
     def heard_at(self) -> float | None:

@@ -28,7 +28,6 @@ from gateway.domain.conversation.transcript import (
     ToolResult,
     TurnEvent,
 )
-from gateway.domain.errors import required
 from gateway.domain.principals import Label
 
 Steer: TypeAlias = Callable[[], Awaitable[Steered]]
@@ -154,7 +153,8 @@ async def _call_model(turn: _Turn, model: Model, render: Render) -> AsyncGenerat
                 reply = event
                 break
             yield event
-    reply = required(reply, RuntimeError("the model's stream ended without a reply"))
+    if reply is None:
+        raise RuntimeError("the model's stream ended without a reply")
     intents = turn.add_reply(reply)
     yield ModelReplied(reply, intents)
     if not intents:

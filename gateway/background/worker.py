@@ -233,10 +233,15 @@ class Worker:
         """Renew the leases, stop the runs that lost theirs, and requeue the tasks of dead workers. Never raises."""
         # Only runs that were sent may be cancelled: a run claimed during the query is not lost.
         sent = {run.id: run for run, _ in self._running.values()}
-        with logged(log, "worker.beat_missed"), logged(log, "worker.beat_missed", TryAgainLater):
+        try:
             owned = await self._renewed(sent)
             if await self.engine.database.run(tasks.recover):
                 self.engine.signals.tasks.set()
+        except TryAgainLater as exc:
+            log.warning("worker.beat_missed", error=str(exc))
+        except Exception:
+            log.exception("worker.beat_missed")
+        else:
             self.cancel(task for task in sent if task not in owned and self._same(sent[task]))
 
     async def _renewed(self, sent: Mapping[TaskId, Claim]) -> set[TaskId]:

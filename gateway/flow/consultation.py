@@ -66,7 +66,8 @@ class Consultation(Consult):
         rests = [str(row.arguments.get("rest", "")) for row in asked]
         if asked and asked[0].started_at is None and rests[0]:
             return rests[0], len(rests) - rests.count(rests[0])
-        await database.run(lambda tx: reviews.close(tx, calls=[f"{caller.task}/{row.ordinal}" for row in asked]))
+        if asked:
+            await database.run(lambda tx: reviews.close(tx, calls=[f"{caller.task}/{row.ordinal}" for row in asked]))
         return "", 0
 
     def report(self, caller: Caller, progress: str, /) -> None:

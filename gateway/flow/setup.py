@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pydantic import JsonValue, ValidationError
 
 from gateway.config.channels import channel_names, check_channels, known_channel, settings_model
-from gateway.config.data.keys import save_keys
+from gateway.config.data.keys import check_unset, save_keys
 from gateway.config.editing import config_file
 from gateway.config.environment import Environment
 from gateway.config.load import Lookup, parse, parse_json, read, secrets_unavailable, variable_of
@@ -69,10 +69,7 @@ class Setup:
 
     def check_unset(self, keys: Mapping[str, str], paths: Iterable[str]) -> None:
         """Raise `OwnerMustAct` if the environment has other values than those to be saved: they would beat them."""
-        taken = [name for name, value in keys.items() if self.environ.get(name) not in (None, "", value)]
-        taken += filter(None, (variable_of(path, self.environ) for path in paths))
-        if taken:
-            raise OwnerMustAct(f"{taken[0]} is set in the environment, which overrides saved values; change it there")
+        check_unset(self.environ, keys, filter(None, (variable_of(path, self.environ) for path in paths)))
 
     def save(
         self, who: str, path: str, change: Section, name: str = "", keys: Mapping[str, str] | None = None

@@ -176,7 +176,8 @@ def _notes(found: SearchResult) -> list[str]:
     by_words = found.mode is SearchMode.HYBRID and bool(found.hits) and all(hit.cosine is None for hit in found.hits)
     left_out = f"{found.left_out} unverified left out; tick “include unverified” to see them."
     weak = "Only weak matches were found; they may have nothing to do with your search." * bool(found.hits)
-    return list(filter(None, (found.note or NO_INDEX * by_words, weak * found.weak, left_out * (found.left_out > 0))))
+    notes = (found.note or NO_INDEX * by_words, weak * found.weak, left_out * (found.left_out > 0))
+    return list(filter(None, notes))
 
 
 Result = TypeVar("Result")

@@ -204,7 +204,8 @@ def _results(entries: Sequence[Entry]) -> dict[int, ToolResult]:
 
 def _valid(call: ToolCall) -> ToolCall:
     """The call in valid form: providers refuse a whole conversation because of one malformed call."""
-    return ToolCall(call.id, re.sub(r"[^A-Za-z0-9_-]", "_", call.name)[:64] or "unnamed", call.valid_arguments)
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", call.name)[:64] or "unnamed"
+    return ToolCall(call.id, name, call.valid_arguments)
 
 
 _FILE_NAME_LENGTH, _DESCRIPTION_LENGTH = 120, 160

@@ -6,7 +6,7 @@ from typing import Annotated
 from gateway.cli.terminal.console import echo
 from gateway.cli.terminal.output import argument, print_json
 from gateway.config.channels import check_channels
-from gateway.config.data.keys import save_keys
+from gateway.config.data.keys import check_unset, save_keys
 from gateway.config.editing import config_file
 from gateway.config.editing.hidden import HIDDEN, is_named_as_secret, masked, references
 from gateway.config.environment import Environment, is_place_chosen
@@ -60,10 +60,9 @@ def set(key: Key, value: Annotated[str, argument("The value as JSON; anything el
     if variable := variable_of(key, os.environ):
         raise OwnerMustAct(f"{key} is set by {variable} in the environment, which overrides {path.name}; change that")
 
-    given, keys = references(json_or_text(value), tuple(key.split(".")))
-    for name, secret in keys.items():
-        if os.environ.get(name) not in (None, "", secret):
-            raise OwnerMustAct(f"{name} is set in the environment, which overrides saved values; change it there")
+    at = tuple(key.split("."))
+    given, keys = references(json_or_text(value), at)
+    check_unset(os.environ, keys)
 
     def check_and_keep(text: str) -> None:
         secrets = StoredSecrets(environment, os.environ)
@@ -74,7 +73,6 @@ def set(key: Key, value: Annotated[str, argument("The value as JSON; anything el
     if not is_place_chosen(os.environ):
         path.parent.mkdir(parents=True, exist_ok=True)
     config_file.set_key(path, key, given, check_and_keep)
-    plain = masked(given, tuple(key.split("."))) != given
-    echo(f"{key} is set{IN_PLAIN if plain else ''}")
+    echo(f"{key} is set{IN_PLAIN if masked(given, at) != given else ''}")
     for name in keys:
         echo(KEPT.format(name))

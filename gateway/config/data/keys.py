@@ -6,7 +6,7 @@ themselves. The next start of the gateway turns them into secrets.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from io import StringIO
 from pathlib import Path
 
@@ -44,6 +44,13 @@ def save_keys(data: Path, name: str, keys: Mapping[str, str]) -> None:
     with explained(f"{path}: cannot be written", ConfigError):
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_private(path, "".join(f"{variable}='{value}'\n" for variable, value in keys.items()).encode())
+
+
+def check_unset(environ: Mapping[str, str], keys: Mapping[str, str], others: Iterable[str] = ()) -> None:
+    """Raise `OwnerMustAct` if a variable would beat what is to be saved: another value of a key, or one of `others`."""
+    taken = [name for name, value in keys.items() if environ.get(name) not in (None, "", value)]
+    if taken := [*taken, *others]:
+        raise OwnerMustAct(f"{taken[0]} is set in the environment, which overrides saved values; change it there")
 
 
 MASTER_KEY_FILE = "master-key"

@@ -46,7 +46,8 @@ class RemoteEmbedder:
         late = EmbeddingUnavailable(f"{self.model} gave no vector within {QUERY_SECONDS:g} seconds")
         with raising(late, TimeoutError):
             async with asyncio.timeout(QUERY_SECONDS):
-                return (await self._attempt([text]))[0]
+                [vector] = await self._attempt([text])
+        return vector
 
     async def passages(self, texts: Sequence[str], /) -> tuple[Vector, ...]:
         """The vectors of texts, in batches of 32, each retried for half a minute if that may help."""

@@ -240,7 +240,8 @@ class Connection:
 
     async def _asked(self, context: object, params: types.ElicitRequestParams) -> types.ElicitResult:  # noqa: ARG002
         """A question in the middle of a call, as older servers ask; of the newest call, as they don't say of which."""
-        return await _responded(types.ElicitRequest(params=params), self._answers[-1] if self._answers else decline)
+        answer = self._answers[-1] if self._answers else decline
+        return await _responded(types.ElicitRequest(params=params), answer)
 
     @asynccontextmanager
     async def _streams_opened(self) -> AsyncIterator[TransportStreams]:
@@ -361,7 +362,8 @@ def _result(blocks: Sequence[types.ContentBlock], data: JsonObject | None = None
                 blobs += _blob(body, mime)
             case types.ImageContent(data=body, mime_type=mime) | types.AudioContent(data=body, mime_type=mime):
                 blobs += _blob(body, mime)
-    return McpResult("\n".join(texts), tuple(blobs), None if data is None or _repeats(texts, data) else data, failed)
+    shown = None if data is None or _repeats(texts, data) else data
+    return McpResult("\n".join(texts), tuple(blobs), shown, failed)
 
 
 def _repeats(texts: Sequence[str], structured: JsonObject) -> bool:

@@ -181,7 +181,8 @@ class Postmaster:
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError, ValueError):
                 if (process / "comm").read_text() == "postgres\n" and (process / "cwd").samefile(self._folder):
-                    found[int(process.name)] = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+                    parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+                    found[int(process.name)] = int(parent)
         return (process for process, parent in found.items() if parent not in found)
 
     def _take_lock(self) -> int | None:

@@ -289,7 +289,8 @@ async def decide(
                  jsonb_build_object('approved', $4::bool, 'comment', $6::text, 'label', nullif($7::int, 0))) end
              where id = any($1) and asked_id = $2 and state = 'open' and (expires_at is null or expires_at > $3)
              returning *"""
-    return next(iter(await _settle(conn, [review], sql, asked, now, yes, by, storable(comment), label)), None)
+    rows = await _settle(conn, [review], sql, asked, now, yes, by, storable(comment), label)
+    return rows[0] if rows else None
 
 
 async def expire(conn: Connection, now: datetime) -> datetime | None:

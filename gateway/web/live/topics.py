@@ -15,7 +15,6 @@ from gateway.domain.conversation.tools import Wording
 from gateway.domain.errors import TryAgainLater
 from gateway.domain.text.texts import GrowingText
 from gateway.flow import live
-from gateway.logs.errors import logged
 from gateway.store.transcript.conversations import with_doubts
 from gateway.store.transcript.messages import MessageRow
 from gateway.web.live.conversations import Conversations, Snapshot, Update
@@ -362,10 +361,12 @@ class Topics:
         return self._open[address]
 
     async def _run(self, address: Address, topic: _Topic) -> None:
-        waits = logged(log, "web.topic_waits", TryAgainLater, channel=address.channel)
         try:
-            with logged(log, "web.topic_broken", channel=address.channel), waits:  # its viewers reconnect by themselves
-                await topic.run()
+            await topic.run()
+        except TryAgainLater as exc:
+            log.warning("web.topic_waits", channel=address.channel, error=str(exc))
+        except Exception:  # its viewers reconnect by themselves
+            log.exception("web.topic_broken", channel=address.channel)
         finally:
             topic.end()
             del self._open[address]
